@@ -21,6 +21,7 @@ PROTOCOLS: Final = "protocols"
 CYCLIC: Final = (
     "blocks",
     "cli",
+    "lab/explore",
     "lab/properties",
     "live",
     "protocols/newtop",

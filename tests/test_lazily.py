@@ -16,7 +16,7 @@ import pytest
 import plainchant
 from plainchant import sim, trace
 from plainchant.core.model import SECOND
-from plainchant.live.scenarios import control
+from plainchant.lab.live import control
 from plainchant.scenario.model import Network
 
 HEAVY = ("aiohttp", "matplotlib", "numpy", "opentelemetry", "pandas", "prometheus_client", "pyarrow", "pyspark", "rich")
@@ -86,7 +86,7 @@ def test_a_worker_that_records_needs_nothing_heavy(tmp_path: Path) -> None:
         run="r0",
     )
     given = control.line(task) + control.line(control.End(drained=True))
-    assert loaded("from plainchant.live.scenarios import worker; assert worker.main() == 0", given) == []
+    assert loaded("from plainchant.lab.live import worker; assert worker.main() == 0", given) == []
     assert list(tmp_path.rglob("*.spool"))
 
 

@@ -206,3 +206,26 @@ def test_a_holder_that_was_paused_does_no_harm_behind_a_fence(protocol: str) -> 
 def test_a_quorum_that_there_is_not_is_refused() -> None:
     with pytest.raises(UsageError, match="majority or part"):
         Lock(quorum="most")  # type: ignore[arg-type]
+
+
+def test_a_lock_that_counts_a_majority_is_refused_where_any_survivor_goes_on() -> None:
+    """With one of two members the lock would be lost for good, though the other one goes on."""
+    refused: list[str] = []
+    held: list[str] = []
+
+    async def main(group: Group) -> None:
+        try:
+            Replica(group, lock=Lock())
+        except UsageError as error:
+            refused.append(str(error))
+        lock = Lock(quorum="part")
+        async with Replica(group, lock=lock):
+            await asyncio.sleep(0.5)
+            async with lock:
+                held.append(group.me)
+
+    faults = [{"kind": "crash", "process": "p1", "at": "300ms"}]
+    run(main, members=2, parameters={"partitions": "none"}, faults=faults)
+    assert held == ["p2"]
+    assert len(refused) == 2
+    assert 'choose quorum="part"' in refused[0]

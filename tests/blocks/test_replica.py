@@ -219,7 +219,8 @@ def test_patience_is_bounded_and_says_what_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(("protocol", "parameters"), [
-    ("sequencer", {}), ("sequencer", {"resilience": 1}), ("newtop", {}), ("rtcast", {}), ("mailbox", {}),
+    ("sequencer", {}), ("sequencer", {"resilience": 1}), ("newtop", {}), ("rtcast", {}), ("mailbox", {}), ("dedos", {}),
+    ("dedos", {"reach": "node"}),
 ])  # fmt: skip
 def test_what_was_applied_can_be_made_certain(protocol: str, parameters: dict[str, Any]) -> None:
     async def main(group: Group) -> bool:

@@ -291,6 +291,8 @@ def test_every_outcome_is_right_whatever_goes_wrong(times: int) -> None:
         ("newtop", {}),
         ("rtcast", {}),
         ("mailbox", {}),
+        ("dedos", {}),
+        ("dedos", {"reach": "node"}),
     ],
 )
 def test_it_runs_over_every_order(protocol: str, parameters: dict[str, Any]) -> None:

@@ -323,6 +323,7 @@ def test_every_job_has_its_effect_once_whatever_goes_wrong(times: int) -> None:
         ("newtop", {"partitions": "majority"}),
         ("rtcast", {}),
         ("mailbox", {}),
+        ("dedos", {"reach": "node"}),
     ],
 )
 def test_it_runs_over_every_order(protocol: str, parameters: dict[str, Any]) -> None:

@@ -11,8 +11,8 @@ import pytest
 from plainchant.cli import main
 from plainchant.cli.console import output
 from plainchant.cli.live import LiveResult, tell
+from plainchant.lab.live.supervisor import LiveSummary
 from plainchant.lab.properties import Outcome, Verification, Violation
-from plainchant.live.scenarios.supervisor import LiveSummary
 from plainchant.scenario import load
 from plainchant.scenario.outcome import ProcessEnd
 from plainchant.trace import read

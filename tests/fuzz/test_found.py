@@ -114,6 +114,11 @@ def test_a_beacon_of_nobody_is_none() -> None:
     assert not harm(Scripted("newtop-groups", 50 * MS, "p1", "mallory", [newtop.Beacon("g", 3, ())]).run())
 
 
+def test_a_stranger_without_a_name_is_no_sequencer() -> None:
+    """``#`` is an incarnation of the empty name, which stood for "no sequencer": its column alone counted, until it was gone."""
+    assert not harm(Scripted("newtop-groups", 50 * MS, "p1", "#", [newtop.AskJoin("g", "#")]).run())
+
+
 def test_a_stranger_does_not_close_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = newtop.Plan(77, "", 50, ("p1", "p2", "p3", "p4", "mallory"))
     packets = [newtop.Call("g", 5), newtop.Convene("g", 5, plan)]
@@ -177,7 +182,7 @@ def test_a_number_far_ahead_is_not_asked_for_one_by_one() -> None:
     epochs: list[int] = []
 
     def hand_over(_: None) -> None:
-        target, engine = _engine(attack, "n2.a")
+        target, engine = next(found for found in (_engine(attack, "n2.a"), _engine(attack, "n2.b")) if found[1].relays)
         epochs.append(engine.relays["g"].promised)
         attack.hand(target, "n1.a", dedos.Multicast("g", epochs[0], MOST - 5, 1, MOST, ()))
 

@@ -341,6 +341,22 @@ def delay_delivery(random: Random, histories: Histories) -> str | None:
     return _with(random, histories, "deliver", _later)
 
 
+def stand_still(random: Random, histories: Histories) -> str | None:
+    """A process does nothing for a while before it delivers a message of its own."""
+    own = [
+        (process, place)
+        for process, events in histories.items()
+        for place in _places(events, "deliver")
+        if events[place]["sender"] == process
+    ]
+    if not own:
+        return None
+    process, place = random.choice(own)
+    events = histories[process]
+    events[place:] = [event | _later(event) for event in events[place:]]
+    return process
+
+
 def delay_turn(random: Random, histories: Histories) -> str | None:
     """A token comes long after it was due."""
     return _with(random, histories, "token", _later)
@@ -433,7 +449,7 @@ CAUGHT: tuple[Mutation, ...] = (
     *(deliver_before_send, add_member, remove_member, renumber_view, drop_view, duplicate_view, forge_sender, forge_number),
     *(forge_group, change_digest, drop_end, drop_last_send, cut_tail, delay_delivery, slow_send, crash_instead_of_end),
     *(leave_early, reject_delivered, block_needlessly, share_signature, drop_join, end_instead_of_crash, deliver_older),
-    delay_turn,
+    *(delay_turn, stand_still),
 )
 """Mutations that break some property in many of the runs they are tried on."""
 

@@ -49,7 +49,8 @@ class RandomRun:
 
 def random_run(seed: int, name: str | None = None) -> RandomRun:
     """The correct run of a seed."""
-    return _World(Random(f"random run {seed}"), Random(f"times of random run {seed}")).run(name or f"r{seed:06d}")
+    randoms = (Random(f"{part}random run {seed}") for part in ("", "times of ", "waits of "))
+    return _World(*randoms).run(name or f"r{seed:06d}")
 
 
 def table(runs: Iterable[RandomRun]) -> pa.Table:
@@ -116,10 +117,12 @@ class _Group:
 class _World:
     """One run while it is made."""
 
-    def __init__(self, random: Random, times: Random) -> None:
+    def __init__(self, random: Random, times: Random, waits: Random) -> None:
         self.random = random
         self.times = times
         """Decides what is said about times, and nothing of what happens."""
+        self.waits = waits
+        """The same for what ``progress`` looks at."""
         self.mode = random.choice(MODES)
         self.clocked = random.random() < 0.6
         self.ranked = self.mode in ("total", "grouped") and random.random() < 0.7
@@ -182,9 +185,16 @@ class _World:
             bounds = {name: self.times.randint(0, bound) for name, bound in bounds.items()}
         elif bounds:
             promises.append("bounded")
+        waits = self._waits()
+        bounds |= waits
+        if waits and self.waits.random() < 0.2:
+            bounds["progress"] = self.waits.randint(0, bounds["progress"])
+        elif waits:
+            promises.append("progress")
         self._cut_some()
         self._lose_sight_of_one()
-        detail = json.dumps({"version": 1, "promises": promises, "bounds": bounds})
+        stated = {"version": 1, "promises": promises, "bounds": bounds}
+        detail = json.dumps(stated | ({"despite": self.waits.sample(["pause", "cut", "loss<=0.5"], 2)} if waits else {}))
         starters = list(self.processes.values()) if self.random.random() < 0.8 else list(self.processes.values())[:1]
         for process in starters:
             time = process.events[0]["time"] if process.events else 0
@@ -322,6 +332,30 @@ class _World:
                     events.append({column: event[column] for column in kept if column in event} | told)
             process.events = events
         self.features.add("completed sends")
+
+    def _waits(self) -> dict[str, int]:
+        """Messages are accepted, and faults come and go; a message waits no longer than the run takes."""
+        if self.waits.random() < 0.6:
+            return {}
+        moments = [event[column] for process in self.processes.values() for event in process.events for column in _clocks(event)]
+        longest = max(moments, default=0) - min(moments, default=0) + 1
+        for process in self.processes.values():
+            events: list[Event] = []
+            for event in process.events:
+                moment: Event = {column: event[column] for column in _clocks(event)}
+                if event["kind"] == "send" and self.waits.random() < 0.9:
+                    accepted: Event = {
+                        column: event[column] for column in ("group", "sender", "digest", "size") if column in event
+                    }
+                    events.append({"kind": "accept", **accepted, **moment})
+                elif self.waits.random() < 0.05:
+                    told = {"fault": self.waits.choice(["pause", "cut", "loss"]), "length": self.waits.randint(0, longest)}
+                    told["rate"] = self.waits.choice([0.3, 0.7])
+                    events.append({"kind": "fault", "detail": json.dumps(told), **moment})
+                events.append(event)
+            process.events = events
+        self.features.add("waits")
+        return {"progress": longest}
 
     def _cut_some(self) -> None:
         """Of some that crashed the last rows were lost, or nobody wrote down that they crashed."""
@@ -622,3 +656,8 @@ def _digest(message: Message) -> int:
 
 def _next_incarnation(name: str) -> str:
     return process_name(place_of(name), incarnation_of(name) + 1)
+
+
+def _clocks(event: Event) -> list[str]:
+    """The columns that say when an event happened."""
+    return [column for column in ("time", "true_time") if event.get(column) is not None]

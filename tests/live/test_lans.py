@@ -13,9 +13,9 @@ import pytest
 from plainchant import Node
 from plainchant.core.model import GroupId, Packet, ProcessId, UsageError
 from plainchant.group import Group
+from plainchant.lab.live.faulty import HARMLESS, FaultyTransport
 from plainchant.live.lans import Lans
 from plainchant.live.ports import free_addresses
-from plainchant.live.scenarios.faulty import HARMLESS, FaultyTransport
 from plainchant.live.transport import Address, Transport
 from plainchant.live.udp import UdpTransport
 from plainchant.protocols.registry import Placement

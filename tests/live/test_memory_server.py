@@ -634,3 +634,32 @@ def test_a_lock_that_is_never_given_back_is_told(root: Path, monkeypatch: pytest
     monkeypatch.setattr(server_module, "BUSY", 0.02)
     with server_module.locked(root), pytest.raises(Refused, match=r"the lock of .* could not be had"), server_module.locked(root):
         pytest.fail("two have the lock")
+
+
+def test_processes_with_different_lists_meet_at_the_mailbox_of_a_peer(root: Path) -> None:
+    def server(namespace: str, address: str, *peers: str) -> MailboxServer:
+        return MailboxServer(namespace, root=root, address=address, peers=(address, *peers))
+
+    first = server("n", "a:1", "b:1").connect("m", LAYOUT, "p1", 1)
+    second = server("other list", "c:1", "a:1").connect("m", LAYOUT, "p2", 1)
+    third = server("n", "b:1", "a:1").connect("m", LAYOUT, "p3", 1)
+    assert [attached.port.place for attached in (first, second, third)] == [0, 1, 2]
+    assert len(mailboxes(root)) == 1
+    stranger = server("other list", "d:1", "e:1").connect("m", LAYOUT, "p4", 1)  # it lists none of them
+    assert stranger.port.place == 0
+    assert len(mailboxes(root)) == 2
+    other = server("other list", "c:1", "a:1").connect("m2", LAYOUT, "p2", 1)  # another group
+    assert other.port.place == 0
+    elsewhere = MailboxServer(namespace_of("x", "n2"), root=root, address="f:1", peers=("a:1",)).connect("m", LAYOUT, "p5", 1)
+    assert elsewhere.port.place == 0  # a node has memory of its own
+    for attached in (first, second, third, stranger, other, elsewhere):
+        attached.disconnect()
+    assert not root.exists()
+
+
+def test_the_mailbox_of_a_dead_peer_is_not_used(root: Path) -> None:
+    dead = MailboxServer("n", root=root, address="a:1").connect("m", LAYOUT, "p1", 1)
+    dead.let_go()
+    alone = MailboxServer("other list", root=root, address="c:1", peers=("a:1",)).connect("m", LAYOUT, "p2", 1)
+    assert alone.port.place == 0
+    alone.disconnect()

@@ -17,10 +17,10 @@ from plainchant.cli.live import execute, given_parameters
 from plainchant.core.engine import Engine
 from plainchant.core.model import MS, Duration, Packet, Timer
 from plainchant.core.wire import Stamped
+from plainchant.lab.live.faulty import FaultyTransport
 from plainchant.lab.properties import Verification, verify
 from plainchant.live.config import parse_config
 from plainchant.live.host import LiveHost
-from plainchant.live.scenarios.faulty import FaultyTransport
 from plainchant.live.transport import Address, Counters, Data, Limits
 from plainchant.live.udp import UdpTransport
 from plainchant.protocols.newtop import Parameters

@@ -308,7 +308,7 @@ def test_a_scenario_with_real_processes_forms_renames_closes_kills_and_restarts(
     skipped = {fault.kind for fault, _ in result.summary.skipped}
     assert skipped <= {"rename", "close"}
     happened = {json.loads(row["detail"])["fault"] for row in rows if row["kind"] == "fault"}
-    assert happened == {"form", "crash", "restart", "rename", "close"} - skipped
+    assert happened == {"form", "crash", "restart", "rename", "close", "calm"} - skipped
     groups = {row["group"] for row in rows if row["kind"] == "view"}
     assert groups == {"g", "room", "hall"} - ({"hall"} if "rename" in skipped else set())
     if not skipped:

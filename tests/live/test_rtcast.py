@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,8 @@ from plainchant.live.host import AT_ONCE
 from plainchant.trace import read as read_trace
 from plainchant.trace.collect import collect
 
-from .test_api import members, payloads, read, run
-from .test_live_scenarios import Started, assert_well, live, rows, scenario_of, started
+from ..lab.live.test_live_scenarios import Started, assert_well, live, rows, scenario_of, started
+from .test_api import members, payloads, read, read_view, run
 
 __all__ = ["started"]
 
@@ -168,8 +170,60 @@ def test_a_member_is_killed_and_comes_back_and_an_omitted_packet_is_sent_again(t
     assert views[0] == ["ann", "ben", "cyd"]
     assert ["ann", "cyd"] in views
     assert views[-1] == ["ann", "cyd", "ben#1"]
-    (dropped,) = [row for row in rows(tmp_path, kind="fault", process="cyd")]
-    assert json.loads(dropped["detail"])["packet"] == "Data"
+    faults = [json.loads(row["detail"]) for row in rows(tmp_path, kind="fault", process="cyd")]
+    (dropped,) = [fault for fault in faults if fault["fault"] == "omit"]
+    assert dropped["packet"] == "Data"
     assert any("cyd" in json.loads(row["detail"])["to"] for row in rows(tmp_path, kind="retransmit"))
     assert any(row["deadline"] is not None for row in rows(tmp_path, kind="send"))
     started.assert_gone()
+
+
+STOPPED = """
+protocol = "rtcast"
+members = ["ann", "ben", "cyd"]
+duration = "14s"
+
+[[workload]]
+rate = 20
+size = 64
+
+[[fault]]
+kind = "pause"
+process = "ben"
+at = "1s"
+length = "10s"
+
+[random]
+restart_halted = 1.0
+restart_after = "50ms"
+"""
+
+
+def test_a_member_that_is_stopped_for_ten_seconds_is_told_and_comes_back(tmp_path: Path, started: Started) -> None:
+    """``SIGSTOP`` and ``SIGCONT``: the others go on within the stated time, which the verdict (``progress``) covers too."""
+    result = live(scenario_of(STOPPED), tmp_path)
+    assert_well(result)
+    (end,) = rows(tmp_path, kind="crash", process="ben")
+    assert json.loads(end["detail"])["reason"] == "eliminated"
+    views = [row["members"] for row in rows(tmp_path, kind="view", process="ann")]
+    assert ["ann", "cyd"] in views
+    assert set(views[-1]) == {"ann", "cyd", "ben#1"}
+    bound = json.loads(rows(tmp_path, kind="start", process="ann")[0]["detail"])["bounds"]["progress"]
+    for process in ("ann", "cyd"):
+        times = [row["time"] for row in rows(tmp_path, kind="deliver", process=process) if row["sender"] != "ben"]
+        assert max(later - earlier for earlier, later in pairwise(times)) <= bound
+    started.assert_gone()
+
+
+def test_a_member_whose_application_does_not_read_halts_and_the_others_go_on() -> None:
+    async def main() -> None:
+        parameters = {"patience": "300ms"}
+        async with members(*NAMES, protocol="rtcast", parameters=parameters, unread=2_000) as (a, _, c):
+            await a.send_many([bytes(100)] * 40)  # b has more unread than it has room for
+            views = await asyncio.gather(*(read_view(group, "a", "c") for group in (a, c)))
+            assert [view.left["b"].code for view in views] == ["crashed", "crashed"]
+            await c.send(b"after")
+            assert payloads(await read(a, 1)) == [b"after"]
+
+    with pytest.raises(Halted, match="the application of b has not read"):  # as b leaves
+        run(main())

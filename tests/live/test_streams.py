@@ -17,8 +17,8 @@ import pytest
 from plainchant import Group, Lost, Message, Node, Receipt, Refused, Rejected, UsageError
 from plainchant.core.engine import Engine
 from plainchant.core.model import MS, SECOND, Batch, Packet, ProcessId, Reason, Timer
+from plainchant.lab.live.faulty import HARMLESS, FaultyTransport
 from plainchant.live.host import LiveHost
-from plainchant.live.scenarios.faulty import HARMLESS, FaultyTransport
 from plainchant.live.timers import LATE
 from plainchant.live.transport import READ_AT_ONCE, Address, Data
 from plainchant.live.udp import UdpTransport

@@ -107,7 +107,7 @@ class Mutants:
         """What the protocol itself violates in the run that a row names."""
         return self.attempt(row, AS_BUILT.applied)
 
-    def check_table(self, *, also: Collection[int] = (), **made: Collection[str]) -> None:
+    def check_table(self, *, also: Collection[int] = (), **made: Collection[Any]) -> None:
         """The table has every mutant and no other; what catches them exists (scenarios, courses) or is a seed that is searched
         (or one of ``also``); the others say why they survive."""
         assert sorted(self.rows) == sorted(self.variants)

@@ -3,8 +3,9 @@
     trace({"p": "view 1 p,q | send | deliver p 1 | end", "q": "view 1 p,q | deliver p 1 | end"})
 
 An event is a kind, what that kind needs, and ``column=value`` for anything else: ``view NUMBER MEMBERS``, ``send``
-(the next number is given), ``deliver SENDER SEQ`` (also ``sent``, ``reject``, ``block``, ``drop``), ``join``, ``leave``,
-``crash``, ``end``, ``fault``, ``note``. The group is ``g`` unless ``group=h`` says otherwise. What is left out is filled in:
+(the next number is given), ``deliver SENDER SEQ`` (also ``sent``, ``reject``, ``block``, ``drop``), ``accept``, ``join``,
+``leave``, ``crash``, ``end``, ``fault``, ``note``, ``request WHAT [MEMBERS]``, ``refused``. The group is ``g`` unless
+``group=h`` says otherwise. What is left out is filled in:
 ``index``, the view in force, ``time`` (the index), and ``{"drained": true}`` in ``end`` rows. A history without
 ``crash``, ``end`` or its last ``leave`` is cut."""
 
@@ -20,7 +21,9 @@ import pyarrow as pa
 from plainchant.lab.properties import Verification, Violation, verify
 from plainchant.trace.schema import SCHEMA
 
-_ABOUT_A_GROUP = frozenset({"join", "leave", "view", "send", "sent", "deliver", "reject", "block", "drop", "note"})
+_ABOUT_A_GROUP = frozenset(
+    {"join", "leave", "view", "accept", "send", "sent", "deliver", "reject", "block", "drop", "note", "request", "refused"}
+)
 _NAMES_A_MESSAGE = frozenset({"sent", "deliver", "reject", "block", "drop"})
 
 
@@ -31,8 +34,10 @@ def trace(
     drained: bool = True,
     promises: Sequence[str] | None = None,
     bounds: Mapping[str, int] | None = None,
+    despite: Sequence[str] = (),
 ) -> pa.Table:
-    """The trace of one run, from the histories of its processes. ``promises`` and ``bounds`` add ``start`` rows."""
+    """The trace of one run, from the histories of its processes. ``promises`` and ``bounds`` add ``start`` rows, which say with
+    ``despite`` which kinds of fault are no excuse for ``progress``."""
     rows: list[dict[str, Any]] = []
     for process, text in histories.items():
         events = [words.split() for words in text.split("|") if words.strip()]
@@ -40,6 +45,8 @@ def trace(
             start: dict[str, Any] = {"version": 1, "bounds": dict(bounds or {})}
             if promises is not None:
                 start["promises"] = list(promises)
+            if despite:
+                start["despite"] = list(despite)
             events.insert(0, ["start", f"detail={json.dumps(start, separators=(',', ':'))}"])
         rows += _history(run, process, events, drained=drained)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
@@ -102,9 +109,11 @@ def _event(words: list[str]) -> dict[str, Any]:
     if kind in _ABOUT_A_GROUP:
         row["group"] = "g"
     plain = [word for word in others if "=" not in word]
+    if kind == "request" and plain:
+        row["detail"] = json.dumps({"request": plain[0]} | ({"members": plain[1].split(",")} if len(plain) > 1 else {}))
     if kind == "view":
         row["view"], row["members"] = int(plain[0]), plain[1].split(",")
-    elif kind in _NAMES_A_MESSAGE:
+    elif kind in _NAMES_A_MESSAGE and plain:
         row["sender"], row["seq"] = plain[0], int(plain[1])
     for word in others:
         column, equals, value = word.partition("=")

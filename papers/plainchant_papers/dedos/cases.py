@@ -1,8 +1,9 @@
 """The paper's examples as runs: what is lost, or waits for ever, without each rule (claims 97 to 99, 102).
 
 Every node has a relay that is in no group, and a second process that can take over from it: so relays and distributors can crash
-without members. The distributor is on the first node. Receivers that are to read late have operations that take long. Times are
-in ms. The message is sent at :data:`AT` and in all mailboxes half a millisecond later; what crashes does so at :data:`CRASH`.
+without members. The relays are ``n1.r``, which is the distributor too, and ``n2.r`` (:data:`RELAYS`). Receivers that are to read
+late have operations that take long. Times are in ms. The message is sent at :data:`AT` and in all mailboxes half a millisecond
+later; what crashes does so at :data:`CRASH`.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from .towns import Plan, message, plan
 
 AT: Final = 500.0
 CRASH: Final = 505.0
+RELAYS: Final = ("n1.r", "n2.r")
 
 
 def stage(members: str, *workload: Workload, faults: Sequence[Fault], senders: str = "", **given: Any) -> Plan:
     """One group of these, on n1 and n2, with relays of their own."""
-    relays = ("n1.r", "n1.q", "n2.r", "n2.q")
+    networked = (*RELAYS, "n1.q", "n2.q")
     group = tuple(members.split())
     return plan(
-        (*relays, *group), *workload, length=1000, drain=10_000, groups={"g": group}, faults=faults,
-        networked=relays, senders=tuple(senders.split()), operation=Duration(50 * US), **given,
+        (*networked, *group), *workload, length=1000, drain=10_000, groups={"g": group}, faults=faults,
+        networked=networked, seated=RELAYS, senders=tuple(senders.split()), operation=Duration(50 * US), **given,
     )  # fmt: skip
 
 
@@ -79,9 +81,9 @@ def full_buffer(variants: Sequence[str] = (), *, tight: bool = True) -> Plan:
 
 def rebuild(variants: Sequence[str] = ()) -> Plan:
     """Appendix B: every mailbox has the message and not every receiver has read it; the distributor crashes, and when there is
-    another one, a mailbox."""
+    another one, a mailbox. The late receiver is not silent for so long that its node excludes it."""
     faults = [
-        late("n2.b", AT - 2, 60, 300), fault("crash", CRASH, process="n1.r"), fault("module", CRASH + 100, module=1, node="n2"),
+        late("n2.b", AT - 2, 60, 150), fault("crash", CRASH, process="n1.r"), fault("module", CRASH + 100, module=1, node="n2"),
     ]  # fmt: skip
     return stage("n1.s n1.a n2.b", message("n1.s", AT), faults=faults, variants=variants, senders="n1.s", label="rebuild")
 

@@ -179,8 +179,9 @@ CRASHED_AT: Final = FORMED + 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crash:
-    """So many nodes with so many members each. The second process of the second node sends; the first process of the first node
-    is the distributor, or the sequencer, and something crashes. Messages are sent for ``after`` ms more."""
+    """So many nodes with so many members each. The second process of the second node sends; the first process of each node is its
+    relay, that of the first node is the distributor, or the sequencer, and something crashes. Messages are sent for ``after`` ms
+    more."""
 
     protocol: str
     kind: str
@@ -205,14 +206,15 @@ class Crash:
             "distributor's node": self._whole_node(node(names[0])),
         }.get(self.kind, [])
         full = self.kind == "full history"
-        every = 0.25 if full else self.every
+        every = 0.125 if full else self.every
         senders = [names[self.members + 1], *([names[-2]] if self.kind == "sender" else [])]
         streams = [load([name], 1000 / every, FORMED, at + self.after, arrivals="regular") for name in senders]
+        first = names[:: self.members] if self.protocol == "dedos" else ()
         history = 4 if full else 1024
         room: dict[str, Any] = {"history": history, "elements": 1024} if self.protocol == "dedos" else {"history": history}
         return plan(
             names, *streams, length=at + self.after + 100, faults=faults, protocol=self.protocol.split()[0], seed=self.seed,
-            label=f"{self.protocol}, {self.kind}", **room, **parameters_of(self.protocol, self.nodes, self.members),
+            label=f"{self.protocol}, {self.kind}", seated=first, **room, **parameters_of(self.protocol, self.nodes, self.members),
         )  # fmt: skip
 
     def _whole_node(self, where: str) -> list[Any]:
@@ -260,7 +262,7 @@ def recovery_of(one: Crash) -> Recovery:
 def recoveries(context: Context) -> list[Recovery]:
     if context.quick:
         small = {"nodes": 3, "members": 3, "after": 60.0}
-        kinds = ("none", "receiver", "sender", "box", "relay", "distributor")
+        kinds = ("none", "receiver", "sender", "box", "relay", "distributor", "full history")
         return context.sweep(recovery_of, [Crash("dedos", kind, **small) for kind in kinds])  # type: ignore[arg-type]
     items = [
         Crash(protocol, kind, at=CRASHED_AT + 7.3 * number, seed=number)

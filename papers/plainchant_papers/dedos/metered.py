@@ -19,9 +19,10 @@ from plainchant.core.model import MS, US, Packet, ProcessId
 from plainchant.core.wire import Codec
 from plainchant.protocols.dedos.nodes_packets import NewGroup
 from plainchant.protocols.registry import describe
-from plainchant.sim import Simulation, Summary
+from plainchant.sim import Summary
 from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimMemory
+from plainchant.sim.scripted import Script, ScriptedSimulation
 from plainchant.trace import TraceBuffer
 
 from ..runs import came_to_rest, rows_of, violated
@@ -112,8 +113,10 @@ class Run:
         """What each process ran."""
         self.lemmas = Lemmas()
         trace = TraceBuffer()
+        seats = {f"{process} seat": 0.0 for process in one.seated}
+        script = Script(seats, usual=None) if seats else None
         with variant(*one.variants).applied():
-            self.simulation = Simulation(one.scenario, trace=trace, make=self._make, watch=self._watch)
+            self.simulation = ScriptedSimulation(script, one.scenario, trace=trace, make=self._make, watch=self._watch)
             self.summary: Summary = self.simulation.run()
         self.table: pa.Table = trace.table()
 
@@ -142,6 +145,14 @@ class Run:
         deliver = self.table.filter(pa.compute.equal(self.table["kind"], "deliver"))
         pairs = zip(deliver["true_time"].to_pylist(), deliver["sent"].to_pylist(), strict=True)
         return [(time - sent) / US for time, sent in pairs if begin * MS <= sent < end * MS]
+
+    def relays(self, at: float) -> dict[str, ProcessId]:
+        """The relay of each node at a time (ms), as its processes have noted it."""
+        rows = [
+            row for row in rows_of(self.table, "state") if row["detail"].get("state") == "relay" and row["true_time"] < at * MS
+        ]
+        rows.sort(key=lambda row: int(row["true_time"]))
+        return {row["detail"]["node"]: row["detail"]["relay"] for row in rows}
 
     def distributor(self, group: str = "g") -> ProcessId:
         """The last one that was started."""

@@ -63,6 +63,9 @@ class Plan:
     """Whether the paper's invariants are asked."""
     handled: tuple[str, ...] = ()
     """Whose incoming packets are counted; none given: everybody's. It takes time with many nodes."""
+    seated: tuple[str, ...] = ()
+    """Processes that take their seats before the others of their nodes, and so are the relays there. Without it the durations
+    of operations decide which networked process of a node is its relay."""
     label: str = ""
 
 
@@ -83,6 +86,7 @@ def plan(
     protocol: str = "dedos",
     lemmas: bool = False,
     handled: Sequence[str] = (),
+    seated: Sequence[str] = (),
     label: str = "",
     **parameters: Any,
 ) -> Plan:
@@ -92,7 +96,7 @@ def plan(
         network=network, memory=memory, faults=faults, random_faults=random_faults, seed=seed,
     )  # fmt: skip
     begin, end = (0, 1 << 62) if counted is None else (round(counted[0] * MS), round(counted[1] * MS))
-    return Plan(planned, tuple(variants), begin, end, lemmas, tuple(handled), label)
+    return Plan(planned, tuple(variants), begin, end, lemmas, tuple(handled), tuple(seated), label)
 
 
 def load(

@@ -271,7 +271,7 @@ _FORGET = Relay._forget
 
 @RULES.replaces("senderless_acks", relay_steps, "count_acked")
 def _receivers_only(copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
-    has_receivers = any(connection.entry for _, connection in copy.connections())
+    has_receivers = any(connection.entry and not connection.only_sends for _, connection in copy.connections())
     return _COUNT_ACKED(copy, there, oldest, next_) if has_receivers else oldest - 1
 
 

@@ -1,4 +1,4 @@
-"""Small cases that are tried in every way (``sim.explore``): as tasks, and as rows of a table."""
+"""Small cases that are tried in every way (``lab.explore``): as tasks, and as rows of a table."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from plainchant.lab.explore import explore
 from plainchant.protocols.mailbox.exploration import mailbox_case
-from plainchant.sim.explore import explore
 
 from ..claims import Table
 

@@ -316,7 +316,7 @@ def both_of(members: int) -> tuple[int, int]:
     """A member asks for two rare messages, each of which fills a turn: how many it is promised, and how many it is refused."""
     settings: dict[str, Any] = {"retransmissions": 0}
     plain = ring(members, **settings)
-    turn = Turn(parameters_of(plain), "p1", times_of(plain)["rotation"], plain.network.max_packet)
+    turn = Turn(parameters_of(plain), "p1", times_of(plain)["rotation"], plain.network.max_packet, plain.members)
     size = max(size for size in range(5000) if turn.share(Demand("m", 0, size=size), 1) <= turn.hold - turn.reserved)
     deadline = Duration(2 * turn.rotation)
     rare = Workload(senders=("p1",), rate=0.1 * SECOND / deadline, size=size, deadline=deadline, start=milliseconds(BEGIN))

@@ -12,6 +12,7 @@ from typing import Any, Final
 from plainchant.core.engine import Engine, Host, PerGroup
 from plainchant.core.model import GroupId, ProcessId
 from plainchant.protocols.rtcast.gaps import Gaps
+from plainchant.protocols.rtcast.inquiry import Inquiry
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.packets import Ask, Change, Data, Here
 from plainchant.protocols.rtcast.ring import TOKEN, Ring
@@ -56,13 +57,14 @@ def _every_omission(self: Ring, data: Data) -> None:
 _ORDERED = Ring.ordered
 
 
-@VARIANTS.replaces("all silent", Ring, "_silent")
-def _all_silent(self: Ring, path: Sequence[ProcessId]) -> list[ProcessId]:
+@VARIANTS.replaces("all silent", Inquiry, "silent")
+def _all_silent(self: Inquiry, path: Sequence[ProcessId]) -> list[ProcessId]:
     """4.3, "a possible decision": a process that times out eliminates all of which it has not heard, whatever others answer."""
-    heard = {process for process, beat in self._beats.items() if beat.visit > self.visit}
-    silent = [process for process in self.ring if process != self.me and process not in heard]
+    ring = self._ring
+    heard = {process for process, beat in ring.beats.items() if beat.visit > ring.visit}
+    silent = [process for process in ring.ring if process != ring.me and process not in heard]
     for process in silent:
-        self._answers.pop(process, None)
+        self.answers.pop(process, None)
     return silent
 
 
@@ -75,30 +77,33 @@ def _at_once(self: Ring, change: Change) -> bool:
 # --- tests, and transcripts ---------------------------------------------------------------------------------------------
 
 
-@VARIANTS.replaces("NoQuestions", Ring, "_probe")
-@VARIANTS.replaces("NaiveTimeout", Ring, "_probe")
-@VARIANTS.replaces("AllSilent", Ring, "_probe")
-def _asks_no_process(self: Ring) -> None:
+@VARIANTS.replaces("NoQuestions", Inquiry, "ask")
+@VARIANTS.replaces("NaiveTimeout", Inquiry, "ask")
+@VARIANTS.replaces("AllSilent", Inquiry, "ask")
+def _asks_no_process(self: Inquiry) -> None:
     """4.3 as printed: a process that times out eliminates at once, without asking."""
-    self._probing = True
-    self._answers = {self.me: Here(self.group, self.name, self.heard_visit, self.heard_visit, self.heard_holder, 0, ())}
-    self._probed()
+    ring = self._ring
+    self.is_open = True
+    nothing = Here(ring.group, ring.name, ring.heard_visit, ring.heard_visit, ring.heard_holder, 0, (), ring.number)
+    self.answers = {ring.me: nothing}
+    self.decide()
 
 
 @VARIANTS.replaces("NaiveTimeout", Ring, "_arm")
 def _after_own_turn(self: Ring) -> None:
     """4.1 as printed: the bound on the token's rotation is the timeout of every process, from its own turn on."""
     if self.name and not self._phase and self.heard_holder == self.me:
-        self._set(TOKEN, self.host.now + self.rotation)
+        self.set_due(TOKEN, self.host.now + self.rotation)
 
 
-@VARIANTS.replaces("AllSilent", Ring, "_silent")
-def _without_heartbeat(self: Ring, path: Sequence[ProcessId]) -> list[ProcessId]:
+@VARIANTS.replaces("AllSilent", Inquiry, "silent")
+def _without_heartbeat(self: Inquiry, path: Sequence[ProcessId]) -> list[ProcessId]:
     """4.3's first thought: all are eliminated whose heartbeat was not heard."""
+    ring = self._ring
     return [
         process
-        for process in self.ring
-        if process != self.me and ((beat := self._beats.get(process)) is None or beat.visit <= self.visit)
+        for process in ring.ring
+        if process != ring.me and ((beat := ring.beats.get(process)) is None or beat.visit <= ring.visit)
     ]
 
 

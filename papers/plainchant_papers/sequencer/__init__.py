@@ -116,8 +116,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     ),
     _PAPER.claim(
         21, "5", "If the sequencer crashes, only messages of its own node that nobody received are lost.",
-        "Crash it under load and loss; remark if lost messages that somebody received all stand behind one that nobody did, "
-        "or were asked for in vain.",
+        "Crash it under load and loss; remark if each lost message that a survivor received stands behind one that none did.",
         comparison.crash, REMARK,
     ),
     _PAPER.claim(

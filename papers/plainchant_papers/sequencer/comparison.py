@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from plainchant.core.model import MS, Batch, Duration, GroupId, Packet, ProcessId
-from plainchant.protocols.sequencer.packets import Broadcast, Elected, Request
+from plainchant.protocols.sequencer.packets import Broadcast, Request
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 
 from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge, totals
@@ -213,8 +213,6 @@ class _Crash:
     """Those of the lost ones that a survivor had received."""
     behind: int
     """Those of the seen ones that stood behind a number which no survivor had received."""
-    in_vain: int
-    """Those of the seen ones that the new sequencer asked the survivors for, without getting all answers."""
     lost_of_others: int
     differs: bool
     """Whether the dead sequencer's application had got something that the survivors have not, or elsewhere."""
@@ -228,12 +226,8 @@ class _Seen(Observer):
         super().__init__()
         self.numbers: dict[int, tuple[ProcessId, int]] = {}
         self.seen: set[int] = set()
-        self.reach = 0
-        """Up to here the first election found every number at some survivor."""
 
     def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
-        if isinstance(packet, Elected) and packet.epoch == 2:
-            self.reach = packet.reach
         if me == "p1" and isinstance(packet, Broadcast) and packet.entry.batch is not None:
             self.numbers[packet.number] = (packet.entry.sender, packet.entry.batch.first)
 
@@ -244,17 +238,15 @@ class _Seen(Observer):
 
 def crash(context: Context) -> Measured:
     runs = context.sweep(_crash, [_crash_scenario(seed) for seed in range(context.of(24, 600))])
-    others, lost, seen, behind, in_vain, differs = totals(runs, "lost_of_others", "lost", "seen", "behind", "in_vain", "differs")
+    others, lost, seen, behind, differs = totals(runs, "lost_of_others", "lost", "seen", "behind", "differs")
     quiet = all(run.quiet for run in runs)
     return Measured(
         f"{len(runs)} crashes: lost were {lost} messages of the sequencer's node and {others} of others; of the {lost}, {seen} "
-        f"had reached a survivor, {behind} of them behind one that had reached none"
-        + (f", {in_vain} asked for in vain by the new sequencer" if in_vain else ""),
-        judge(holds=bool(lost) and not others and not seen and quiet, nearly=not others and seen == behind + in_vain and quiet),
+        f"had reached a survivor, {behind} of them behind one that had reached none",
+        judge(holds=bool(lost) and not others and not seen and quiet, nearly=not others and seen == behind and quiet),
         "nothing can be delivered behind a hole that nobody can fill: what follows a lost message of the same epoch is lost or, "
         f"if its sender lives, numbered anew. In {differs} runs the dead sequencer's application had been given something that "
-        "the survivors have not, or have elsewhere (Fig. 4 passes it on before the broadcast); resilience > 0 prevents that"
-        + (". A new sequencer asks the survivors three times for what it lacks, and all three may be lost" if in_vain else ""),
+        "the survivors have not, or have elsewhere (Fig. 4 passes it on before the broadcast); resilience > 0 prevents that",
         [dataclasses.asdict(run) for run in runs],
     )
 
@@ -290,7 +282,6 @@ def _crash(scenario: Scenario) -> _Crash:
         lost=len(own),
         seen=len(seen),
         behind=len(behind),
-        in_vain=sum(1 for number in seen if number not in behind and number <= observer.reach),
         lost_of_others=len(lost) - len(own),
         differs=bool(violated(table, ["uniform"])),
         quiet=summary.quiet,

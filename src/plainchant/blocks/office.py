@@ -37,11 +37,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from ..core.model import ProcessId, Reason, UsageError, View
 from ..group import GroupError
 from .block import Block, Command, Part, digest_of
+
+if TYPE_CHECKING:
+    from .replica import Replica
 
 Quorum: TypeAlias = Literal["majority", "part"]
 QUORUMS: Final = ("majority", "part")
@@ -157,6 +160,16 @@ class Office(Block):
         self._acknowledged = 0
         self._begun = 0
         """The last token that this process has held: each is held once, though others may not know yet that it was given up."""
+
+    def attach(self, replica: Replica, name: str) -> None:
+        """Where any survivor goes on, an office that needs a majority would be lost for good with one of two members."""
+        guarantees = replica.group.guarantees
+        if self._quorum == "majority" and "partition" in guarantees.beyond:
+            raise UsageError(
+                f"the quorum of {self.kind} {name!r} is a majority, but in {replica.group.name} any survivor goes on, and "
+                f'partitions are not tolerated; choose quorum="part", or parameters of the protocol that need a majority'
+            )
+        super().attach(replica, name)
 
     # --- the state machine ----------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ COMMANDS: Final = (
     ),
     Later(
         "explain",
-        "Explain what happened to a message, how a view came to be, or why a process stopped, step by step, with reasons.",
+        "Explain a message, a view, the end of a process or a standstill, step by step, with reasons.",
     ),
     Later(
         "explore",
@@ -93,6 +93,11 @@ BENCHMARKS: Final = (
         "nodes",
         "Measure two nodes of four processes (dedos) beside a flat group over UDP.",
         home="plainchant_workbench.commands.bench_nodes",
+    ),
+    Later(
+        "stops",
+        "Stop a live member for a while and measure what that does to the others.",
+        home="plainchant_workbench.commands.bench_stops",
     ),
 )
 

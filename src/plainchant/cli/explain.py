@@ -1,4 +1,4 @@
-"""``plainchant explain``: the life of a message, the story of a view change, or what became of a process."""
+"""``plainchant explain``: the life of a message, the story of a view change, what became of a process, or a standstill."""
 
 from __future__ import annotations
 
@@ -24,17 +24,23 @@ def explain(
     view: Annotated[str | None, typer.Option(help="The story of this view: GROUP/NUMBER; a GROUP alone lists its views.")] = None,
     process: Annotated[
         str | None,
-        typer.Option(help="What became of this process; with --view: whose view, where parts of a group have the same number."),
+        typer.Option(
+            help="What became of this process; with --view: whose view, where parts of a group have the same number; "
+            "with --standstill: whose standstill."
+        ),
     ] = None,
+    standstill: Annotated[
+        bool, typer.Option("--standstill", help="Why a member delivered nothing although a message waited: the longest time.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the story as JSON.")] = False,
 ) -> None:
-    """Explain what happened to a message, how a view came to be, or why a process stopped, step by step, with reasons.
+    """Explain a message, a view, the end of a process or a standstill, step by step, with reasons.
 
     A message: when it was sent, who delivered it when, what a delivery that waited waited for, and why somebody did
     not deliver it. A view: who suspected whom and on what evidence, who refuted it, what was agreed, who installed it when,
     who went another way, what came together, and whether all had delivered the same until then. A process: what its protocol
-    decided, which streams were admitted or rejected, who took it for dead, and why it stopped. What the trace only suggests is
-    called probable.
+    decided, which streams were admitted or rejected, who took it for dead, and why it stopped. A standstill: from when to when
+    a member delivered nothing, what it waited for, and what ended it. What the trace only suggests is called probable.
 
     Examples:
 
@@ -48,10 +54,16 @@ def explain(
 
       plainchant explain DIR --process p4
 
+      plainchant explain DIR --standstill
+
+      plainchant explain DIR --standstill --process p2
+
       plainchant explain SWEEP --run seed-7 --view g/2 --json
     """
-    if (message is not None and view is not None) or (message is None and view is None and process is None):
-        raise UsageError("explain what? Give one of --message GROUP/SENDER/NUMBER, --view GROUP/NUMBER and --process NAME")
+    asked = [message is not None, view is not None, standstill]
+    if sum(asked) > 1 or not (any(asked) or process is not None):
+        choices = "--message GROUP/SENDER/NUMBER, --view GROUP/NUMBER, --process NAME and --standstill"
+        raise UsageError(f"explain what? Give one of {choices}")
     if process is not None and message is not None:
         raise UsageError("--process says which process, or whose view, is meant: it goes with --view GROUP/NUMBER or alone")
     from ..lab.explain.reading import explainer_of
@@ -61,6 +73,9 @@ def explain(
         wanted = (names["group"], names["sender"], names["seq"])
         found = explainer_of(path, run, message=wanted)
         story = found.explainer.message(wanted)
+    elif standstill:
+        found = explainer_of(path, run, process=process, is_standstill=True)
+        story = found.explainer.standstill(process)
     elif view is None and process is not None:
         found = explainer_of(path, run, process=process)
         story = found.explainer.process(process)

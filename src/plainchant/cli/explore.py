@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from ..core.model import UsageError
+from ..lab.explore.checks import PROMISES
+from ..lab.explore.search import Result, replay
+from ..lab.explore.search import explore as search
+from ..lab.explore.story import timeline, write
 from ..protocols import registry
 from ..protocols.exploration import Case, Exploration
-from ..sim.explore.checks import PROMISES
-from ..sim.explore.search import Result, replay
-from ..sim.explore.search import explore as search
-from ..sim.explore.story import timeline, write
 from .console import EXIT_UNEXPECTED, guarded
 from .options import JsonOption
 from .output import json_text, refuse_occupied, staged

@@ -16,9 +16,9 @@ import typer
 from rich.console import Console
 
 from ..core.model import format_duration, parse_duration
+from ..lab.live.crew import COMPLAINTS
+from ..lab.live.supervisor import DRAIN_AT_MOST, LiveSummary, supervise
 from ..lab.properties import Verification, verify
-from ..live.scenarios.crew import COMPLAINTS
-from ..live.scenarios.supervisor import DRAIN_AT_MOST, LiveSummary, supervise
 from ..scenario import Scenario, dump, find, load
 from ..scenario.load import apply_option, parse_document
 from ..trace import read

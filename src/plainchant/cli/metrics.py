@@ -57,6 +57,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "unstable_max": "most messages not yet stable",
     "blocked_ns": "blocked by flow control",
     "sync_ns": "in synchronisation",
+    "standstill_max_ns": "longest standstill of a member",
     "view_changes": "view changes",
     "suspicions": "suspicions",
     "failures": "failures",
@@ -231,7 +232,8 @@ def _lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield label, _together(told, [(f"{name}_{part}_ns", part) for part in ("p50", "p90", "p99", "max")])
     yield "packets", f"{told['packets']}, {told['packets_per_multicast']} a multicast"
     yield "payload", f"{told['bytes_per_multicast']} bytes a multicast"
-    for name in ("nulls", "retransmissions", "history_max", "unstable_max", "blocked_ns", "sync_ns", "view_changes"):
+    counted = ("nulls", "retransmissions", "history_max", "unstable_max", "blocked_ns", "sync_ns")
+    for name in (*counted, "standstill_max_ns", "view_changes"):
         yield _LABELS[name], told[name]
     yield "suspicions", told["suspicions"]
     yield "failures", f"{told['failures']}, {told['detected']} detected"

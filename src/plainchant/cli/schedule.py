@@ -73,7 +73,7 @@ def judge(given: MessageSet) -> RingVerdict:
 
 
 def _judge_node(given: MessageSet, node: str, demands: Sequence[Demand], rotation: int) -> NodeVerdict:
-    turn = Turn(given.parameters, node, rotation, given.max_packet)
+    turn = Turn(given.parameters, node, rotation, given.max_packet, tuple(given.demands))
     verdicts, used = turn.admit(demands)
     return NodeVerdict(node, turn, tuple(verdicts), used, turn.demanded(demands))
 

@@ -70,6 +70,13 @@ class Connection(msgspec.Struct, frozen=True):
     """Its own number of the last of its messages that has been removed."""
     read: int = 0
     """The last sequence number that it had read when it restored what it knows of."""
+    only_sends: bool = False
+    """It reads changes of members, but no messages."""
+    stamp: int = 0
+    """The presence stamp: it grows as long as the process is alive."""
+    # of mailbox
+    reports: int = 0
+    """Receivers that report it as overdue, as a mask of their places."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -128,6 +135,10 @@ class Header(msgspec.Struct, frozen=True):
     """What it had promised before that."""
     nodes: int = 0
     """Which nodes were there when the epoch began, as a mask of the protocol's (62 bits)."""
+    life: int = 0
+    """When this copy was made anew for processes that were not members before; 0: never."""
+    token: int = 0
+    """Fencing token: the highest of the processes that have served this copy. Lower ones are refused."""
 
 
 class Copy(Protocol):
@@ -231,7 +242,8 @@ class Port(msgspec.Struct, frozen=True):
 
 class Disconnect(msgspec.Struct, frozen=True):
     """Tells the mailbox server that a place is free: this process's own, or that of one that is ``gone`` in all copies and has
-    left nothing behind. Gives nothing. A mailbox to which nobody is connected is removed."""
+    left nothing behind. While that one still runs a live server ignores it. Gives nothing. A mailbox to which no process is
+    connected is removed."""
 
     mailbox: GroupId
     place: int

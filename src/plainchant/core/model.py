@@ -208,6 +208,14 @@ class View:
         return next((part for part in self.parts if process in part), self.members)
 
 
+BOTH: Final = "both"
+SENDS: Final = "sends"
+RECEIVES: Final = "receives"
+ROLES: Final = (BOTH, SENDS, RECEIVES)
+"""What a process may do in a group, chosen when it joins: send and receive, only send, only receive. A process that only sends
+sees the views of the others, and is in none."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
     """How to join: all these processes start the group together, in this order.
@@ -218,6 +226,8 @@ class Form:
 
     members: tuple[ProcessId, ...]
     fresh: bool = False
+    role: str = BOTH
+    """What this process does in the group: one of :data:`ROLES`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -225,6 +235,8 @@ class Join:
     """How to join: ask these processes, of whom some are members."""
 
     contacts: tuple[ProcessId, ...]
+    role: str = BOTH
+    """What this process does in the group: one of :data:`ROLES`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

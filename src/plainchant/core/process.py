@@ -33,10 +33,13 @@ from typing import Any, Final, TypeAlias
 from .engine import Engine
 from .memory import Procedure
 from .model import (
+    SENDS,
     Batch,
     Due,
+    Form,
     GroupId,
     Invitation,
+    Join,
     Packet,
     Pressure,
     ProcessId,
@@ -145,6 +148,8 @@ class Process:
         "max_packet",
         "me",
         "memory",
+        "muted",
+        "notes_requests",
         "now",
         "only_sends",
         "queues",
@@ -183,7 +188,12 @@ class Process:
         self.has_views = True
         """Whether views are written into the trace (``Description.views``)."""
         self.only_sends = False
-        """Whether this process is in groups without receiving anything there."""
+        """Whether this process receives nothing in any group: its parameters say so."""
+        self.muted: set[GroupId] = set()
+        """Groups in which it only sends: it has chosen so when it joined them."""
+        self.notes_requests = False
+        """Whether requests of the application to enter or leave a group are written into the trace: ``progress`` judges when they
+        are answered."""
         self.lans = 1
         """The number of networks."""
         self.memory: Any = None
@@ -286,10 +296,11 @@ class Process:
         is_new = group not in self.entered
         if is_new:
             self._enter(group)
-        is_first = group not in self.joined and (self.me in view.members or self.only_sends)
+        only_sends = self.sends_only(group)
+        is_first = group not in self.joined and (self.me in view.members or only_sends)
         if is_first:
             self.joined[group] = None
-            if not self.only_sends:
+            if not only_sends:
                 self._row("join", group, rank=view.rank)
         if self.has_views:
             self.views[group] = view.number
@@ -302,7 +313,7 @@ class Process:
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
         self._drop(group, self._forget_messages(group), f"{self.me} left {group}")
-        if not self.only_sends or self.notes_leave_of_senders:
+        if not self.sends_only(group) or self.notes_leave_of_senders:
             self._row("leave", group, rank=rank)
         self._forget(group)
         self.effects.append((LEFT, group, not self.entered))
@@ -393,6 +404,7 @@ class Process:
         for names in (self.entered, self.joined, self.leaving):
             names.pop(group, None)
         self.views.pop(group, None)
+        self.muted.discard(group)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -466,6 +478,10 @@ class Process:
 
     # --- what applications ask for ------------------------------------------------------------------------------------
 
+    def sends_only(self, group: GroupId) -> bool:
+        """Whether this process receives nothing in a group."""
+        return self.only_sends or group in self.muted
+
     def queue_of(self, group: GroupId) -> Queue:
         """The messages that wait in a group."""
         queue = self.queues.get(group)
@@ -475,22 +491,46 @@ class Process:
 
     def propose(self, group: GroupId, members: Sequence[ProcessId]) -> None:
         """Asks the engine to form a group with these; this process is in it when it is formed."""
-        self.later(self.engine.join, group, Propose(tuple(members)))
+        self.later(self._join, group, Propose(tuple(members)))
+
+    def _join(self, group: GroupId, how: Form | Join | Propose) -> None:
+        """Inside a turn: asks the engine to enter a group."""
+        if not isinstance(how, Propose) and how.role == SENDS:
+            self.muted.add(group)
+        if isinstance(how, Join):
+            self._note_request(group, request="join")
+        else:
+            what = "form" if isinstance(how, Form) else "propose"
+            self._note_request(group, request=what, members=list(how.members))
+        self.engine.join(group, how)
 
     def leave(self, group: GroupId) -> None:
         """Asks the engine to leave a group; no more messages are accepted there."""
         if group in self.entered:
-            self._depart(group, self.engine.leave)
+            self._depart(group, self._leave)
 
     def close_group(self, group: GroupId) -> None:
         """Asks the engine to close a group for all its members; no more messages are accepted there."""
         if group in self.joined:
-            self._depart(group, self.engine.close)
+            self._depart(group, self._close)
 
     def _depart(self, group: GroupId, method: Callable[[GroupId], None]) -> None:
         if group not in self.leaving:
             self.leaving[group] = None
             self.later(self._ask, method, group)
+
+    def _leave(self, group: GroupId) -> None:
+        self._note_request(group, request="leave")
+        self.engine.leave(group)
+
+    def _close(self, group: GroupId) -> None:
+        self._note_request(group, request="close")
+        self.engine.close(group)
+
+    def _note_request(self, group: GroupId, **detail: Any) -> None:
+        """A process that only sends has no row that answers it, so its requests are not written."""
+        if self.notes_requests and not self.sends_only(group):
+            self._row("request", group, extra={"detail": detail})
 
     def rename(self, group: GroupId, name: GroupId) -> None:
         """Asks the engine to give a group another name."""

@@ -23,14 +23,21 @@ class Guarantees:
 
     promises: tuple[Promise, ...]
     faults: tuple[str, ...]
-    """Kinds of fault under which the promises hold."""
+    """Kinds of fault under which the promises hold, unless they are ``beyond``."""
+    beyond: frozenset[str] = frozenset()
+    """Kinds of fault that the protocol tolerates with other parameters, but not with these."""
 
     def __contains__(self, name: object) -> bool:
         return any(promise.name == name for promise in self.promises)
 
     def __str__(self) -> str:
         lines = [f"{promise.name}: {promise.provided}" for promise in self.promises]
-        return "\n".join([*lines, f"under {', '.join(self.faults)}"])
+        tolerated = (kind for kind in self.faults if kind not in self.beyond)
+        return "\n".join([*lines, f"under {', '.join(tolerated)}"])
+
+
+NOTHING: Final = -1
+"""The size of the largest message of a process that does not send."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +56,8 @@ class Profile:
     settle: float = 0.0
     """Seconds that a group that does not change must be idle before a member has finished."""
     largest: int = LARGEST_MESSAGE
-    """Bytes of the largest message; a process that only sends is limited to what fits into one packet."""
+    """Bytes of the largest message; a process that only sends is limited to what fits into one packet,
+    and one that only receives to :data:`NOTHING`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

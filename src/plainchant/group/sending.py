@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..core.model import Reason, UsageError
 from .errors import Refused
 from .port import Link
-from .profile import LARGEST_MESSAGE, MESSAGE_COST
+from .profile import LARGEST_MESSAGE, MESSAGE_COST, NOTHING
 from .receipts import Lane, Receipt
 from .waiting import Stopwatch, wake
 
@@ -160,6 +160,8 @@ class Outgoing:
     def _refuse_size(self, size: int) -> None:
         if self.largest == LARGEST_MESSAGE:
             self.refuse_if_over(size)
+        if self.largest == NOTHING:
+            raise UsageError(f'{self._link.me} has joined {self._link.group} to receive only; join with role="both" to send')
         raise UsageError(
             f"{self._link.me} only sends in {self._link.group}, so its messages go in one piece and have at most {self.largest} "
             f"bytes, not {size}; send it in parts, or choose parameters with more room"

@@ -1,8 +1,9 @@
-"""The laboratory: what is done with the traces of runs.
+"""The laboratory: runs with real processes and with every schedule, and what is done with the traces of runs.
 
 - ``properties``: what it means for a run to be correct, and every check of it. Start here: ``verify(table)``.
 - ``verify``: the same for traces of any size, on Spark. ``session`` starts Spark or finds it.
 - ``sweep``: thousands of simulated runs, verified and measured where they run. ``tables`` has the schemas of what it writes.
+- ``live``: scenarios with real processes. ``explore``: every run of a small case.
 - ``metrics``: figures about runs, detected failures, and how groups recover.
 - ``explain``, ``draw``, ``show``, ``export``: stories, diagrams, lines and other formats of a run.
 - ``report``: a page about a run or a sweep. ``watch``: a page about runs that are under way, with a verdict so far.

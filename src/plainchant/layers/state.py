@@ -51,6 +51,7 @@ from ..core.model import (
     MS,
     PACK_OVERHEAD,
     SECOND,
+    SENDS,
     Batch,
     Form,
     GroupId,
@@ -230,7 +231,7 @@ class StateTransfer(Layer):
 
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         self._views[group] = 0
-        if isinstance(how, Join):
+        if isinstance(how, Join) and how.role != SENDS:
             self._incoming[group] = IncomingState(group)
         self.inner.join(group, how)
 

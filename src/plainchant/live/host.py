@@ -364,7 +364,7 @@ class LiveHost(Process):
         if is_new:
             assert self._owner is not None, "a host without an owner is in no groups that are proposed"
             self.groups[group] = self._owner.formed(view)
-        if not self.has_views and not self.only_sends and self.me not in view.members:
+        if not self.has_views and not self.sends_only(group) and self.me not in view.members:
             return
         self.groups[group].add(view)
         if self.observer is not None:
@@ -485,7 +485,7 @@ class LiveHost(Process):
         """Asks the engine to join a group."""
         self.groups[group.name] = group
         self._enter(group.name)
-        self.call(self.engine.join, group.name, how)
+        self.call(self._join, group.name, how)
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> None:
         self.queue_of(group).items += payloads

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from ..core.model import PlainchantError, Reason, UsageError
+from ..core.model import BOTH, PlainchantError, Reason, UsageError
 from ..group import Buffers, Group, Halted, LeaveTimeout
 from ..layers.state import STATE_LOST
 from .rendezvous import LOST_BEGINNING
@@ -28,7 +28,7 @@ class Process(Protocol):
 
     async def close(self) -> None: ...
 
-    async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers) -> Group: ...
+    async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers, role: str) -> Group: ...
 
     def finish(self, group: str) -> None: ...
 
@@ -37,7 +37,14 @@ class Joining:
     """A membership from its beginning to its end: what ``join`` returns, for ``async with``."""
 
     def __init__(
-        self, process: Process, name: str, first: tuple[str, ...], timeout: float, leave_timeout: float, buffers: Buffers
+        self,
+        process: Process,
+        name: str,
+        first: tuple[str, ...],
+        timeout: float,
+        leave_timeout: float,
+        buffers: Buffers,
+        role: str = BOTH,
     ) -> None:
         self._process = process
         self._make_process: Callable[[], Process] | None = None
@@ -47,6 +54,7 @@ class Joining:
         self._timeout = timeout
         self._leave_timeout = leave_timeout
         self._buffers = buffers
+        self._role = role
         self._group: Group | None = None
 
     def own_process(self, make: Callable[[], Process]) -> Joining:
@@ -75,7 +83,7 @@ class Joining:
         if self._make_process is not None:
             await self._process.open()
         try:
-            self._group = await self._process.enter(self._name, self._first, timeout, self._buffers)
+            self._group = await self._process.enter(self._name, self._first, timeout, self._buffers, self._role)
         except BaseException:
             if self._make_process is not None:
                 await self._process.close()

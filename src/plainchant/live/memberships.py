@@ -7,12 +7,14 @@ the first view; a process that gives up after it was admitted leaves again.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from ..core.model import SECOND, Form, Invitation, Join, Reason, UsageError, View
+from ..core.model import BOTH, RECEIVES, SECOND, SENDS, Form, Invitation, Join, Reason, UsageError, View
 from ..group import LARGEST_MESSAGE, Buffers, Group, Guarantees, JoinTimeout, Membership, Profile
 from ..group.group import Founder
+from ..group.profile import NOTHING
 from ..group.proposals import Proposals, consent
 from .host import LiveHost
 from .presence import MOST_GROUPS
@@ -68,7 +70,7 @@ class Memberships:
 
     # --- entering -----------------------------------------------------------------------------------------------------
 
-    async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers) -> Group:
+    async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers, role: str = BOTH) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
         self._check_outside(name)
         presence = self._rendezvous.presence
@@ -83,10 +85,11 @@ class Memberships:
                         f"group {name!r} runs already ({there}), and groups of {protocol} do not change; end all its members and "
                         f"start them together"
                     )
+                how = dataclasses.replace(how, role=role)
                 member = self._become_member(name, first, how, buffers)
                 await member.joined()
                 presence.entered(name)
-                if self._state and isinstance(how, Join):
+                if self._state and isinstance(how, Join) and role != SENDS:
                     await member.has_state()
         except TimeoutError:
             waiting = self.host.waiting(name) if member is not None else None
@@ -141,23 +144,25 @@ class Memberships:
         if not host.me:
             self._begin(groups)
         self.mine[name] = first
-        member = self._make_member(name, groups, isinstance(how, Form), buffers)
+        member = self._make_member(name, groups, isinstance(how, Form), buffers, how.role)
         self._rendezvous.presence.enter(name, how)
         host.enter(member, how)
         return member
 
-    def _make_member(self, name: str, groups: Mapping[str, Sequence[str]], formed: bool, buffers: Buffers) -> Membership:
+    def _make_member(
+        self, name: str, groups: Mapping[str, Sequence[str]], formed: bool, buffers: Buffers, role: str = BOTH
+    ) -> Membership:
         """The membership in a group that this process enters; ``groups`` are those that there are."""
         assert self.stack is not None, "a process has begun before it enters a group"
         description, parameters, host = self._setup.description, self.stack.parameters, self.host
         profile = Profile(
-            Guarantees(description.promises(parameters, groups), description.faults),
+            Guarantees(description.promises(parameters, groups), description.faults, description.beyond(parameters)),
             formed=formed,
             changes=self._setup.changes,
             proposes=self._setup.proposes,
             admits=description.admits(parameters),
             settle=max(SHORTEST_SETTLE, description.settle(parameters) / SECOND),
-            largest=host.max_packet if host.only_sends else LARGEST_MESSAGE,
+            largest=_largest(host, role),
         )
         self._entered.add(name)
         return Membership(host, name, host.me, profile, buffers)
@@ -234,3 +239,10 @@ class Memberships:
     def halt(self, reason: Reason) -> None:
         """The protocol stopped the process."""
         self._proposals.halt(reason)
+
+
+def _largest(host: LiveHost, role: str) -> int:
+    """Bytes of the largest message that a process may send in a role."""
+    if role == RECEIVES:
+        return NOTHING
+    return host.max_packet if host.only_sends or role == SENDS else LARGEST_MESSAGE

@@ -30,11 +30,11 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ..core.model import TRACE_VERSION, Invitation, Met, Reason, UsageError
+from ..core.model import BOTH, TRACE_VERSION, Invitation, Met, Reason, UsageError
 from ..core.wire import Stamped
 from ..group import OUTGOING, UNREAD, Buffers, Group
 from ..layers.state_parts import STATE_PACKETS
-from ..protocols.registry import DEFAULT_PROTOCOL, Description, describe
+from ..protocols.registry import DEFAULT_PROTOCOL, Description, describe, promised
 from .addresses import family_of, format_address, packet_for, resolve
 from .host import LiveHost
 from .joining import Joining
@@ -127,6 +127,8 @@ class Node:
             self._setup.check_proposes()
         self.agree = agree
         self._memory = memory
+        self._sharing: dict[str, str] = {}
+        """Addresses of processes that may share memory with this one under another name; empty: its name was given."""
         self._make_transport = transport_maker(transport)
         self._packet = packet
         self._recording = Recording(me, trace=trace, run=run, watch=watch)
@@ -183,7 +185,9 @@ class Node:
             from .memory.server import check_root
 
             check_root()
-            self._memory = self._memory or setup.memory_name(peers)
+            if not self._memory:
+                self._memory = setup.memory_name(peers)
+                self._sharing = {name: format_address(address) for name, address in peers.items()}
         transport = await self._make_transports(peers, self._packet or min(map(packet_for, peers.values())))
         if isinstance(transport, UdpTransport):
             _check_family(here, peers)
@@ -370,14 +374,17 @@ class Node:
         outgoing: int = OUTGOING,
         unread: int = UNREAD,
         listen: bool = True,
+        role: str = BOTH,
     ) -> Joining:
         """Joins a group: ``async with node.join("bank") as group``.
 
         ``members`` are the places whose processes form the group together if it does not exist; by default those that the
         node's ``groups`` names, or all peers. Once it exists, its members admit the processes that join. Raises
-        :class:`JoinTimeout`, saying what it waited for.
+        :class:`JoinTimeout`, saying what it waited for. With protocols that have roles (``dedos``), ``role="sends"`` joins
+        without receiving messages and ``role="receives"`` without sending any.
         """
         setup = self._setup
+        setup.check_role(role)
         first = setup.first_members(group, members)
         if self._state and not listen:
             raise UsageError("with state=True every member may be asked for the state in its stream; leave listen=False out")
@@ -387,15 +394,17 @@ class Node:
                 f"do not change; name all that are ever to be in it"
             )
         setup.check(setup.parameters, {**(setup.groups if setup.groups is not None else self._memberships.mine), group: first})
-        return Joining(self, group, first, timeout, leave_timeout, Buffers(outgoing, unread, listen))
+        return Joining(self, group, first, timeout, leave_timeout, Buffers(outgoing, unread, listen), role)
 
-    async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers = DEFAULT_BUFFERS) -> Group:
+    async def enter(
+        self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers = DEFAULT_BUFFERS, role: str = BOTH
+    ) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
         self._check_open(name)
         if self._observer is None:
-            return await self._memberships.enter(name, first, timeout, buffers)
+            return await self._memberships.enter(name, first, timeout, buffers, role)
         with self._observer.joining(name):
-            return await self._memberships.enter(name, first, timeout, buffers)
+            return await self._memberships.enter(name, first, timeout, buffers, role)
 
     async def form(
         self,
@@ -455,12 +464,12 @@ class Node:
                 "version": TRACE_VERSION,
                 "protocol": description.name,
                 "parameters": dataclasses.asdict(self.parameters),
-                "promises": [promise.name for promise in description.promises(self.parameters, groups)],
-                "bounds": dict(description.bounds(self.parameters, groups)),
+                **promised(description, self.parameters, groups),
             }
+            self._host.notes_requests = "progress" in start["promises"]
             spool = self._recording.begin(self._presence.name, start, self._host.clock())
         stack = self._memberships.stack = Stack(setup, self.parameters, state=self._state)
-        stack.equip(self._host, self._memory)
+        stack.equip(self._host, self._memory, self._sharing)
         self._host.begin(self._presence.name, stack.make, spool)
         self._introduce()
 
@@ -530,6 +539,7 @@ def join(
     outgoing: int = OUTGOING,
     unread: int = UNREAD,
     listen: bool = True,
+    role: str = BOTH,
     key: Keyring | str | Path | None = None,
     insecure: bool = False,
 ) -> Joining:
@@ -564,7 +574,14 @@ def join(
         )
 
     joining = make_node().join(
-        group, members=members, timeout=timeout, leave_timeout=leave_timeout, outgoing=outgoing, unread=unread, listen=listen
+        group,
+        members=members,
+        timeout=timeout,
+        leave_timeout=leave_timeout,
+        outgoing=outgoing,
+        unread=unread,
+        listen=listen,
+        role=role,
     )
     return joining.own_process(make_node)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from ..core.model import Declared, UsageError, declarations, format_duration
+from ..core.model import BOTH, ROLES, Declared, UsageError, declarations, format_duration
 from ..core.names import is_place
 from ..protocols.registry import Description, Surroundings
 from .addresses import format_address, is_here, parse_address
@@ -95,6 +95,13 @@ class Setup:
         if self.groups is None:
             parameters = dataclasses.replace(parameters, **_by_group(parameters, groups))
         return self.description.check(parameters, groups)
+
+    def check_role(self, role: str) -> None:
+        """Fails if a process cannot join in this role."""
+        if role not in ROLES:
+            raise UsageError(f"there is no role {role!r}; choose one of {', '.join(ROLES)}")
+        if role != BOTH and not self.description.placement.roles:
+            raise UsageError(f"with {self.description.name} every member sends and receives; leave role out")
 
     def check_proposes(self) -> None:
         """Fails if processes cannot form groups while they run."""

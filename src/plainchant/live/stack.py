@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..core.engine import Engine, Host
@@ -22,8 +23,9 @@ class Stack:
         self._events: StateEvents | None = None
         self._layer: StateTransfer | None = None
 
-    def equip(self, host: LiveHost, memory: str) -> None:
-        """Gives the host what the protocol needs of it; ``memory`` is the name of the shared memory."""
+    def equip(self, host: LiveHost, memory: str, peers: Mapping[str, str]) -> None:
+        """Gives the host what the protocol needs of it; ``memory`` is the name of the shared memory, ``peers`` are the addresses
+        of processes that may share it under another name."""
         setup, placement = self._setup, self._setup.description.placement
         host.has_views = setup.description.views
         host.only_sends = setup.place in placement.only_send(self.parameters)
@@ -34,7 +36,8 @@ class Stack:
 
         node = setup.node_of(setup.place)
         namespace = memory if node is None else namespace_of(memory, node)
-        host.memory = Stepper(host, MailboxServer(namespace), timely=placement.timely)
+        server = MailboxServer(namespace, address=peers.get(setup.place, ""), peers=peers.values() if node is None else ())
+        host.memory = Stepper(host, server, timely=placement.timely)
         if placement.room is not None:
             host.max_packet = placement.room(self.parameters)
 

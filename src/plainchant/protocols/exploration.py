@@ -1,4 +1,4 @@
-"""Small cases of a protocol on shared memory, of which the explorer (``sim.explore``) tries every run.
+"""Small cases of a protocol on shared memory, of which the explorer (``lab.explore``) tries every run.
 
 A protocol that can be explored says so in its description (``Description.exploration``) and has its cases in its own package.
 """

@@ -37,6 +37,33 @@ class Promise:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Progress:
+    """How long a protocol may let its applications wait, as long as faults stay within what it tolerates.
+
+    Times are in ns, from the call of the application, not from when the protocol takes the message. They count anew from every
+    fault, crash and change of members, because each may begin a new suspicion or election.
+    """
+
+    within: int | None = None
+    """Longest time from ``send`` (or, if earlier messages of this sender wait, from the delivery of the last of them) to the
+    delivery at every correct member of the view; None: not bounded."""
+    answered: int | None = None
+    """Longest time until a request to join, leave or form a group, or the merging of two parts of it, is answered; None: not
+    bounded."""
+    despite: frozenset[str] = frozenset()
+    """Kinds of fault (``scenario.model.FAULTS``) of *other* processes or links that may last without being an excuse. A kind with
+    a rate can have a limit: ``"loss<=0.3"``."""
+    because: str = ""
+    """Why a time is not bounded."""
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The times, by the names that they have in ``bounds`` of ``start`` rows."""
+        named = {"progress": self.within, "answer": self.answered}
+        return {name: bound for name, bound in named.items() if bound is not None}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Surroundings:
     """Where an engine is about to run, as far as its parameters should fit it."""
 
@@ -80,6 +107,8 @@ class Placement:
     """Whether a process may be in no group at all and only serve the others."""
     only_send: Callable[[Any], frozenset[ProcessId]] = lambda parameters: frozenset()
     """Processes (without their incarnations) that are in groups but receive nothing there."""
+    roles: bool = False
+    """Whether a process chooses when it joins a group what it does there (``model.ROLES``)."""
     send_length: Callable[[Operate, int], int | None] = lambda operation, copies: None
     """Number of operations on shared memory in the Send that begins with this one; 0: it only continues a Send; None: neither.
     A process that is to crash in the middle of a broadcast crashes between them."""
@@ -111,12 +140,18 @@ class Description:
     """The longest time (ns) for which a fault can go unnoticed: a drained run stays quiet for this long before it ends."""
     paper: str = ""
     """Number of the paper that it implements, such as ``"002"``; empty: none."""
+    beyond: Callable[[Any], frozenset[str]] = lambda parameters: frozenset()
+    """Kinds of its ``faults`` under which the promises do not hold with these parameters."""
     conditional: tuple[Promise, ...] = ()
     """What is promised only with parameters other than the defaults, for people to read."""
     check: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], str | None] = lambda parameters, groups: None
     """What is wrong with these parameters for these groups, as a sentence that says what to do; None: nothing."""
     bounds: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], Mapping[str, int]] = lambda parameters, groups: {}
     """Times (ns) that ``bounded`` promises, by name, as long as no group has more members than these."""
+    progress: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], Progress] = lambda parameters, groups: Progress(
+        because="the protocol states none"
+    )
+    """How long applications may have to wait, with these parameters and these groups."""
     tune: Callable[[Any, Surroundings], Any] = lambda parameters, surroundings: parameters
     """The same parameters, fitted to where the engine is to run; those that the user has set are not changed."""
     changes: Callable[[Any], bool] = lambda parameters: True
@@ -142,6 +177,29 @@ class Description:
     """Imports and returns its story; the default tells what is common to all protocols."""
     exploration: Callable[[], Exploration] | None = None
     """Imports and returns its small cases for the explorer (``plainchant explore``); None: it cannot be explored."""
+
+
+def promised(
+    description: Description,
+    parameters: Any,
+    groups: Mapping[GroupId, Sequence[ProcessId]],
+    largest: Mapping[GroupId, Sequence[ProcessId]] | None = None,
+) -> dict[str, Any]:
+    """What ``start`` rows say of a protocol's promises and bounds; ``largest``: the groups with every process that may join them.
+
+    A run promises ``progress`` exactly if its protocol states one of the two times.
+    """
+    largest = groups if largest is None else largest
+    names = [promise.name for promise in description.promises(parameters, groups)]
+    bounds = dict(description.bounds(parameters, largest))
+    progress = description.progress(parameters, largest)
+    if not progress.bounds:
+        return {"promises": names, "bounds": bounds}
+    return {
+        "promises": [*(name for name in names if name != "progress"), "progress"],
+        "bounds": bounds | progress.bounds,
+        "despite": sorted(progress.despite),
+    }
 
 
 def _plain_story() -> type[Story]:

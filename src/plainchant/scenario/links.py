@@ -46,6 +46,15 @@ def effect_of(faults: Iterable[Fault], source: str, target: str) -> Effect:
     return Effect(blocked, added, 1 - kept)
 
 
+def background_loss(network: Network) -> float:
+    """The largest share of packets that a link loses all the time, damaged ones included.
+
+    >>> background_loss(Network(loss=0.1, corrupt=0.1))
+    0.19
+    """
+    return max(round(1 - (1 - link.loss) * (1 - link.corrupt), 9) for link in (network, *network.link))
+
+
 def part_of(parts: tuple[tuple[str, ...], ...]) -> Mapping[str, int]:
     """The number of the part that each place is in; a place that is in none is alone."""
     return {name: number for number, names in enumerate(parts) for name in names}

@@ -2,7 +2,7 @@
 
 Start with ``simulation``, then ``host``, which performs the effects of the process core in virtual time, and ``kernel`` (the
 loop). ``listener`` is what a process tells its application, ``outgoing`` how an application sends, ``faults`` the simulator's
-side of the injector. ``asynchronous`` (:func:`run`) puts asyncio programs on top; ``explore`` tries every run of a small case.
+side of the injector. ``asynchronous`` (:func:`run`) puts asyncio programs on top. (``lab.explore`` tries every run of a case.)
 
 Imports ``core``, ``layers``, ``protocols``, ``group``, ``scenario`` and ``trace``; rows are kept without Arrow.
 """

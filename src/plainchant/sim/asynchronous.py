@@ -213,7 +213,8 @@ class _Simulation(Simulation):
 
     def guarantees(self, group: str, members: Sequence[str]) -> Guarantees:
         description = self.description
-        return Guarantees(description.promises(self.parameters, {group: tuple(members)}), description.faults)
+        promises = description.promises(self.parameters, {group: tuple(members)})
+        return Guarantees(promises, description.faults, description.beyond(self.parameters))
 
     def name_at(self, place: str) -> str | None:
         return self.latest[place].me if place in self.latest else None

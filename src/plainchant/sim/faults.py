@@ -209,6 +209,9 @@ class SimFaults:
 
     def calm(self) -> None:
         self._over = True
+        first = next((host for host in self._population.latest.values() if host.alive), None)
+        if first is not None and first.notes_requests:
+            first.note("fault", {"fault": "calm"})
         self._networks.calm()
         for memory in self._population.memories.values():
             memory.calm()

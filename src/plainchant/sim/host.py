@@ -162,6 +162,7 @@ class SimHost(Process):
         """What the application has not taken, while it takes nothing."""
         self.work = 0
         """Processor time that the application's next call takes."""
+        self.notes_requests = world.request_rows
         # faults
         self.refusing: dict[str, None] = {}
         """Proposed groups that it does not agree to be in; an empty name stands for all."""
@@ -528,7 +529,7 @@ class SimHost(Process):
     def enter(self, group: str, how: Any) -> None:
         """Asks the engine to join a group, and offers what waits there."""
         self._enter(group)
-        self.later(self.engine.join, group, how)
+        self.later(self._join, group, how)
         self.offer(group)
 
     def _answer(self, invitation: Invitation) -> None:

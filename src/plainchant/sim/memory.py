@@ -581,7 +581,8 @@ class SimMemory:
             return
         running.due = self._kernel.now
         if request.__class__ is Disconnect:
-            self.server.disconnect(request.mailbox, request.place, request.process)
+            if self._may_disconnect(host, request.process):
+                self.server.disconnect(request.mailbox, request.place, request.process)
             self._resume(running)
             return
         if request.__class__ is Directory:
@@ -593,6 +594,12 @@ class SimMemory:
         if request.process:
             self._acting[request.process] = host
         self._resume(running, self.server.connect(request.mailbox, request.layout, request.process or host.me))
+
+    def _may_disconnect(self, host: SimHost, process: str) -> bool:
+        """Whether a process may free another's place. Where being late is no failure, not while that one runs: it may be using
+        the place, and a live server refuses it. With timeouts the protocol itself has to keep the place."""
+        other = self._hosts.get(process)
+        return self._timely or other is None or other is host or not other.alive
 
     def _drop_stale(self, name: str) -> None:
         """Where being late is no failure, a mailbox is made anew for who finds that all who were connected have stopped: so does

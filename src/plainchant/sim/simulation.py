@@ -21,8 +21,9 @@ from ..core.model import MS, TRACE_VERSION, Form, Join, Met, Packet, UsageError
 from ..core.names import process_name
 from ..core.wire import Codec
 from ..layers.fragmentation import Fragmentation
-from ..protocols.registry import Description, describe
-from ..scenario.faults import Injector, describe_fault, schedule_of
+from ..protocols.registry import Description, describe, promised
+from ..scenario.faults import Injector, describe_background, describe_fault, schedule_of
+from ..scenario.links import background_loss
 from ..scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
 from ..scenario.traffic import sends
 from .application import Attendant, check_application
@@ -106,6 +107,8 @@ class Simulation:
         self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), self, scenario.random, halted)
         self.memories = self._make_memories(watch)
         """Shared memory by node; where there are no nodes, under an empty name."""
+        self._start_detail = self._describe_start()
+        judged = "progress" in self._start_detail["promises"]
         room = self.description.placement.room
         sends = self._kernel.sends = SendTimes(self.hosts)
         self._world = World(
@@ -122,7 +125,8 @@ class Simulation:
             self.description.placement.only_send(self.parameters),
             self.description.admits(self.parameters),
             tolerate,
-            accept_rows,
+            accept_rows or judged,
+            judged,
         )
         self._clocks: dict[str, ProcessClock] = {}
         self._agreeing = self._find_agreeing() if self.memories and self.timely else (0, 0)
@@ -131,7 +135,6 @@ class Simulation:
         """What groups were renamed to; nothing if they were closed."""
         self._sources: list[Source] = []
         self._faults = schedule_of(scenario, self.description, self.parameters)
-        self._start_detail = self._describe_start()
         unnoticed = scenario.memory.detection if self.memories else 0
         self._settle = max(_SHORTEST_SETTLE, self.description.settle(self.parameters), 2 * unnoticed)
         self._quiet_since: int | None = None
@@ -152,6 +155,9 @@ class Simulation:
         hosts = [(self._create(place), place) for place in scenario.members]
         for host, place in hosts:
             self._start(host, how[place], None)
+        loss = background_loss(scenario.network)
+        if loss and self.hosts and self.hosts[0].notes_requests:
+            self.hosts[0].note("fault", describe_background(loss))
         self._injector.schedule(self._faults)
         self._kernel.run(self._housekeeping)
         self._write_end()
@@ -426,8 +432,7 @@ class Simulation:
             "version": TRACE_VERSION,
             "protocol": description.name,
             "parameters": dataclasses.asdict(parameters),
-            "promises": [promise.name for promise in description.promises(parameters, groups)],
-            "bounds": dict(description.bounds(parameters, self._most_members(groups))),
+            **promised(description, parameters, groups, self._most_members(groups)),
         }
 
     def _most_members(self, groups: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -43,3 +43,6 @@ class World:
     """An engine that raises halts its process, and the run goes on."""
     accept_rows: bool = False
     """Write an ``accept`` row when a message enters the queue."""
+    request_rows: bool = False
+    """Write a ``request`` row when a process is asked to enter or leave a group, and a ``fault`` row when faults are over: what
+    ``progress`` needs, where the protocol promises it."""

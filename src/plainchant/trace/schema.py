@@ -83,6 +83,7 @@ KINDS: Final = (
     "late",
     "operation",
     "note",
+    "request",
 )
 """Kinds with a meaning; the later ones serve metrics and explanations."""
 

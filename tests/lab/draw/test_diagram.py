@@ -272,7 +272,7 @@ def test_many_faults_are_cut_and_counted() -> None:
 def test_a_shipped_scenario_is_drawn() -> None:
     buffer = TraceBuffer()
     Simulation(load(find("partition"), ["duration=1s", "drain=0"]), trace=buffer).run()
-    picture = parsed(diagram(buffer.table(), first=480 * MS, last=800 * MS))
+    picture = parsed(diagram(buffer.table(), first=480 * MS, last=900 * MS))
     assert {"p1?", "p3 p5?"} <= set(texts(picture, "bad"))
     assert {"vote", "elected", "proposes"} <= set(texts(picture, "formtext"))
     assert "view 2 {p3, p4, p5}" in texts(picture, "viewtext")

@@ -15,6 +15,7 @@ import pytest
 import plainchant
 from plainchant.lab.metrics import COLUMNS, METRICS, OPTIONAL, measure
 from plainchant.lab.metrics.arrays import percentile
+from plainchant.lab.standstills import standstills
 from plainchant.protocols import registry
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
@@ -220,6 +221,40 @@ def test_blocks_of_a_protocol_that_never_says_when_they_end_tell_no_time() -> No
 def test_a_request_that_is_held_back_is_no_sender_that_is_blocked() -> None:
     held = {"kind": "block", "at": 10, "detail": {"request": 7, "process": "q"}}
     assert only({"p": [held, {"kind": "block", "at": 30}, {"kind": "unblock", "at": 50}]})["blocked_ns"] == 20
+
+
+def accept(at: int) -> dict[str, Any]:
+    return {"kind": "accept", "sender": "p", "at": at}
+
+
+@pytest.mark.parametrize(
+    ("rows", "longest"),
+    [
+        pytest.param([send(1, 10), deliver("p", 1, 14, 10)], 4, id="one message"),
+        pytest.param([send(1, 10), deliver("p", 1, 14, 10), send(2, 900), deliver("p", 2, 903, 900)], 4, id="nothing to do"),
+        pytest.param([accept(3), send(1, 10), deliver("p", 1, 14, 10)], 11, id="its own message waits from its accept"),
+        pytest.param([deliver("q", 1, 14, 10), deliver("q", 2, 40, 12)], 26, id="a message waits while none is delivered"),
+        pytest.param([deliver("q", 2, 40, 39), deliver("q", 1, 41, 12)], 28, id="the message that waits comes later"),
+        pytest.param([deliver("q", 1, 14, 10), accept(20), {"kind": "end", "at": 60, "group": None}], 40, id="never taken"),
+        pytest.param([send(1, 10, sender="p"), {"kind": "end", "at": 60, "group": None}], 50, id="never delivered"),
+        pytest.param([send(1, 10, sender="p"), {"kind": "leave", "at": 60}], None, id="it leaves"),
+        pytest.param([{"kind": "join", "at": 0}, {"kind": "end", "at": 60, "group": None}], None, id="no message"),
+    ],
+)
+def test_a_standstill_is_a_time_without_deliveries_in_which_a_message_waits(rows: list[Any], longest: int | None) -> None:
+    assert only({"p": rows})["standstill_max_ns"] == longest
+
+
+def test_the_longest_standstill_of_each_member_tells_whose_message_waited_and_what_ended_it() -> None:
+    histories = {
+        "p": [accept(0), send(1, 5), deliver("p", 1, 8, 5), deliver("q", 1, 40, 20)],
+        "q": [send(1, 20), deliver("p", 1, 9, 5), {"kind": "end", "at": 90, "group": None}],
+    }
+    found = standstills(table(histories))
+    assert [(each.process, each.since, each.until, each.ended_by, each.sender) for each in found] == [
+        ("q", 20, 90, None, "q"),
+        ("p", 20, 40, 3, "q"),
+    ]
 
 
 def test_synchronisation_lasts_until_it_says_that_it_is_over() -> None:
@@ -460,6 +495,11 @@ def random_trace(random: Random, run: str) -> pa.Table:
             for name in ("sent", "size", "packets", "deadline"):
                 row[name] = row.get(name) if columns[name] else None
             rows.append(row)
+    accepting = Random(f"accepts of {run}")
+    if accepting.random() < 0.5:
+        for row in rows:
+            if row["kind"] in ("suspect", "null", "unblock") and accepting.random() < 0.5:
+                row.update(kind="accept", sender=row["process"], group=row["group"] or "g", detail=None)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 

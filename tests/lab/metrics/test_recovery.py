@@ -501,7 +501,7 @@ def test_the_page_has_a_row_and_a_picture_for_each_failure(killed: Path) -> None
 def test_a_run_that_is_not_read_whole_has_the_same_section(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def told() -> str:
         text = page(subject_at(str(killed), most=1))
-        return text[text.index("<h2>Throughput") : text.index("<h2>The life")]
+        return text[text.index("<h2>Throughput") : text.index("<h2>Standstills")]
 
     expected = told()
     monkeypatch.setattr(source, "WHOLE_RUN_MAX", 1_000)

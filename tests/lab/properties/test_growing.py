@@ -63,6 +63,8 @@ def is_open(run: Run, violation: Violation) -> bool:
         case "deadline" if "which owes it" in sentence:
             lacking = run.histories[violation.events[1][0]]
             return bool(lacking.left) or is_open_owing(run, violation, lacking.name)
+        case "progress":
+            return is_open_wait(run, violation)
         case "unanimity":
             group = violation.messages[0][0]
             return group not in run.viewed and group not in run.joined
@@ -76,6 +78,21 @@ def is_open_owing(run: Run, violation: Violation, lacking: str) -> bool:
     if send is None or send.view is None:
         return True
     return run.histories[missing[1]].first_view_without(missing[0], lacking, send.index) is not None
+
+
+def is_open_wait(run: Run, violation: Violation) -> bool:
+    """Requests, groups without views, senders in no view, holes before later deliveries, timing faults, and what others lack of
+    messages that were never taken."""
+    group = violation.group
+    if "asks to" in violation.sentence or group is None or group not in run.viewed:
+        return True
+    p, q = (run.histories[name] for name in (violation.processes[0], violation.processes[-1]))
+    if not violation.messages:
+        return p is not q or p.timing_fault or p.denied != set()
+    send = run.sends[violation.messages[0]]
+    later = any(message[:2] == send.message[:2] and message[2] > send.message[2] for message in q.first)
+    lacks_before_later = send.message not in q.first and later
+    return send.view is None or not p.views.get(group) or p.timing_fault or q.timing_fault or lacks_before_later
 
 
 def portions(rows: pa.Table, random: Random) -> Iterator[list[Fact]]:
@@ -131,7 +148,95 @@ def test_the_verdict_at_the_end_is_the_references(times: int) -> None:
                 differing.append(f"{seed} {name}: here {sorted(mine - expected)}, the reference {sorted(expected - mine)}")
     assert not differing, "\n".join(differing)
     # A property that nothing ever spoils would not be compared at all.
-    assert set(DECIDED) - set(found) <= {"sender-in-view", "disjoint-views", "unanimity", "view-order"}, found
+    assert set(DECIDED) - set(found) <= {"sender-in-view", "disjoint-views", "unanimity", "view-order", "progress"}, found
+
+
+def test_progress_is_judged_as_by_the_reference_also_while_the_trace_grows(times: int) -> None:
+    """Runs that state a time are few, so there are more of them here. Before the end, nothing is said that the end takes back."""
+    found: Counter[bool] = Counter()
+    for seed in range(40 * times):
+        if "waits" not in random_run(seed).features:
+            continue
+        for name, random in runs(seed):
+            rows = table([random])
+            (run,) = runs_of(rows)
+            expected = any(violation.property == "progress" for violation in decided(run))
+            found[expected] += 1
+            assert ("progress" in violated(grown(rows, f"{seed} {name}"))) == expected, (seed, name)
+            if not runs_backwards(rows):
+                is_violated = any(report.count for report, _ in check_run(run, ["progress"]))
+                assert is_violated or "progress" not in found_on_the_way(as_they_happened(rows)), (seed, name)
+    assert found[True] > 20
+    assert found[False] > 100
+
+
+def runs_backwards(rows: pa.Table) -> bool:
+    """Whether the clock of a history runs backwards: a mutation has moved a row."""
+    reached: dict[tuple[str, str], int] = {}
+    for fact in facts_of(rows.sort_by([("process", "ascending"), ("index", "ascending")])):
+        for clock, at in (("own", fact.time), ("global", fact.true_time)):
+            if at is not None and at < reached.get((fact.process, clock), at):
+                return True
+            reached[fact.process, clock] = at if at is not None else 0
+    return False
+
+
+def found_on_the_way(facts: Sequence[Fact]) -> set[str]:
+    """All that is said at the end of some round."""
+    growing, found = Growing("x"), set[str]()
+    for number, fact in enumerate(facts):
+        growing.feed([fact])
+        if number % 7 == 0:
+            growing.tick()
+            found |= violated(growing)
+    return found
+
+
+def test_a_standstill_is_reported_while_it_lasts() -> None:
+    """b does not deliver. A third process hangs and its last row is older than the wait; after two rounds it holds up nothing."""
+    later = "null time=29 | null time=32 | null time=33"
+    stuck = {
+        "a": f"view 1 a,b,c time=0 | accept time=20 | send time=20 | deliver a 1 time=21 | {later}",
+        "b": f"view 1 a,b,c time=0 | {later}",
+        "c": "view 1 a,b,c time=0",
+    }
+    rows = trace(stuck, bounds={"progress": 10})
+    facts = list(facts_of(rows))
+    growing = Growing("r0")
+    growing.feed(fact for fact in facts if fact.time < 30)
+    for _ in range(3):
+        growing.tick()
+    assert "progress" not in violated(growing)
+    growing.feed(fact for fact in facts if fact.time < 33)
+    growing.tick()
+    (finding,) = [finding for finding in growing.findings() if finding.property == "progress"]
+    assert finding.sentence == (
+        "b does not deliver message 1 of a in g: it waits 12 ns while nothing disturbs the run; the bound is 10 ns"
+    )
+    growing.feed(facts)
+    growing.finish()
+    assert len([finding for finding in growing.findings() if finding.property == "progress"]) == 1
+
+
+def test_a_disturbance_that_is_read_late_still_excuses() -> None:
+    """c's history is read up to time 5 when the wait is over; its fault at 25 is read a round later."""
+    cut = 'fault time=25 detail={"fault":"cut","length":2}'
+    rows = trace(
+        {
+            "a": "view 1 a,b,c time=0 | accept time=20 | send time=20 | deliver a 1 time=21 | null time=60",
+            "b": "view 1 a,b,c time=0 | deliver a 1 time=34 | null time=60",
+            "c": f"view 1 a,b,c time=0 | null time=5 | deliver a 1 time=22 | {cut} | null time=60",
+        },
+        bounds={"progress": 10},
+    )
+    facts = list(facts_of(rows))
+    growing = Growing("r0")
+    growing.feed(fact for fact in facts if fact.process != "c" or fact.time <= 5)
+    growing.tick()
+    growing.feed(facts)
+    for _ in range(3):
+        growing.tick()
+        assert "progress" not in violated(growing)
 
 
 @pytest.mark.parametrize(

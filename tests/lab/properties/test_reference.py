@@ -26,7 +26,7 @@ def test_there_are_all_the_properties_of_the_format() -> None:
     assert " ".join(PROPERTIES) == (
         "integrity fifo causal identical total acyclic self-delivery validity agreement uniform view-order "
         "view-atomicity view-exclusion convergence sender-in-view same-view disjoint-views unanimity deadline "
-        "bounded prompt "
+        "bounded progress prompt "
         "replica-agreement dictionary-merge counter-sum lock-exclusion one-leader "
         "jobs-once answers"
     )

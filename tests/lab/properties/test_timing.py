@@ -148,12 +148,27 @@ BOUNDED = [
         "a": "join | send size=10 | end",
         "b": "join | deliver a 1 sent=100 true_time=181 size=10 | end",
     }, "b"),
+    ("a message is taken late and then delivered at once", {"accepted": 10}, {
+        "a": "join | accept time=20 | send time=31 | deliver a 1 time=31 | end time=90",
+    }, "a"),
+    ("a message is delivered too long after it was accepted", {"accepted": 10, "deliver": 10}, {
+        "a": "join true_time=0 | accept true_time=20 | send true_time=25 | deliver a 1 true_time=26 sent=25 | end true_time=90",
+        "b": "join true_time=0 | deliver a 1 true_time=31 sent=25 | end true_time=90",
+    }, "b"),
     ("a send takes too long that is as large as bounds are for", {"send": 50, "size": 10}, {
         "a": 'join | send size=10 | sent a 1 detail={"took_ns":51} | end',
     }, "a"),
 ]  # fmt: skip
 
 BOUNDED_GOOD = [
+    ("a message is delivered in the last nanosecond after it was accepted", {"accepted": 10}, {
+        "a": "join | accept time=20 | send time=25 | deliver a 1 time=26 | end time=90",
+        "b": "join | deliver a 1 time=30 | end time=90",
+    }),
+    ("a process with a timing fault delivers long after the accept, and others what it sends", {"accepted": 10}, {
+        "a": "join | accept time=20 | send time=25 | deliver a 1 time=26 | deliver b 1 time=80 | end time=90",
+        "b": 'join|fault time=1 detail={"timing":true} | accept time=20 | send time=50 | deliver a 1 time=70 | end time=90',
+    }),
     ("a token comes back in the last nanosecond", ROTATION, {
         "a": "view 1 a | token group=g time=5 | token group=g time=15 | end",
     }),
@@ -203,6 +218,12 @@ BOUNDED_GOOD = [
 ]  # fmt: skip
 
 BOUNDED_NOTHING = [
+    ("a message of which no row says when it was accepted", {"accepted": 10}, {
+        "a": "join | send time=25 | deliver a 1 time=86 | end time=90",
+    }),
+    ("a message that is accepted and not delivered", {"accepted": 10}, {
+        "a": "join | accept time=20 | send time=21 | end time=90",
+    }),
     ("the send of a process with a timing fault", {"send": 50}, {
         "a": 'join | send detail={"took_ns":51} | fault detail={"timing":true} | end',
     }),

@@ -453,3 +453,17 @@ def test_real_time_has_a_section_with_tables_and_histograms_only_where_there_is_
     assert "<b>Slack</b>" in text
     pq.write_table(trace({"p": "view 1 p | send | deliver p 1 | end"}), tmp_path / "plain.parquet")
     assert "Real time" not in page(subject_at(str(tmp_path / "plain.parquet"), most=3))
+
+
+def test_the_longest_standstill_of_each_member_is_told_with_what_it_waited_for(tmp_path: Path) -> None:
+    pause = 'fault time=20 detail={"fault":"pause","process":"b","length":600}'
+    table = trace({
+        "a": f"view 1 a,b time=0 | {pause} | send time=50 | deliver a 1 time=51 | end time=900",
+        "b": "view 1 a,b time=0 | deliver a 1 time=621 | end time=900",
+    })  # fmt: skip
+    text = read_page(page(subject_at(written(table, tmp_path), most=5))).text
+    assert "Standstills" in text
+    assert "fault: pause, length 600ns at b" in text
+    assert text.index("571") < text.index("1 ns")  # b before a
+    calm = read_page(page(subject_at(written(trace({"a": "view 1 a time=0 | end time=9"}), tmp_path / "calm"), most=5))).text
+    assert "Standstills" not in calm

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pytest
 
 from plainchant.lab.properties import PROPERTIES, Verification, verify
-from plainchant.lab.verify.check import check
+from plainchant.lab.properties.certificates.unit import Unit
+from plainchant.lab.verify.check import check, proved
 from plainchant.trace.properties import BLOCK_PROPERTIES
 from plainchant.trace.validation import validate
 from tests.protocols.sequencer import sweep
@@ -39,7 +40,7 @@ OF_PROTOCOLS = set(PROPERTIES) - set(BLOCK_PROPERTIES)
 FEATURES = (
     *("total", "grouped", "causal", "fifo", "overlapping", "no views", "outsider", "unobserved", "join", "leave", "crash"),
     *("cut", "partition", "merge", "never healed", "readmission", "incarnation", "deadlines", "bounds", "block", "not drained"),
-    *("concurrent numbers", "hopes", "turns", "detections", "completed sends", "sizes"),
+    *("concurrent numbers", "hopes", "turns", "detections", "completed sends", "sizes", "waits"),
 )
 
 
@@ -135,6 +136,14 @@ def test_the_check_of_tasks_agrees(corpus: Corpus, which: str, asked: bool) -> N
     for rows, reference in zip(corpus.tables[which], corpus.reference(which, asked), strict=True):
         if differences(check(rows, properties).to_json(), reference.to_json()):
             assert run_differences(rows, properties) == {}
+
+
+def test_progress_of_most_correct_runs_is_proved_without_a_search(corpus: Corpus) -> None:
+    found = [each for rows in corpus.tables["correct"] for each in proved([Unit(rows)], None)]
+    doubtful = sum("progress" in each.doubtful for each in found)
+    settled = sum(each.outcomes["progress"].cases > 0 for each in found if "progress" in each.outcomes)
+    assert settled > len(found) // 5
+    assert doubtful <= settled // 5
 
 
 @both

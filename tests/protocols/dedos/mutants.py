@@ -29,6 +29,7 @@ from plainchant.protocols.dedos.intra import Intra
 from plainchant.protocols.dedos.member import Member, Reading
 from plainchant.protocols.dedos.nodes import Nodes
 from plainchant.protocols.dedos.packets import Change, Held, Highest, SyncInit
+from plainchant.protocols.dedos.presence import Presence
 from plainchant.protocols.dedos.relay import Relay
 from plainchant_papers.dedos.variants import RULES
 
@@ -42,9 +43,8 @@ CRASHES = ("crashes", "primitives", "nodes", "boxes", "pressure")
 
 def attempt(row: Row, applied: Applied) -> list[str]:
     if "scenario" in row:
-        course = scripted.SCENARIOS[row["scenario"]]
         with applied():
-            violated = sweep.run(0, None, course.scenario, course.script).violated
+            violated = scripted.SCENARIOS[row["scenario"]].run().violated
         return [broken for broken in violated if broken != "halted"]  # a process that is taken for crashed is so by its script
     with applied():
         return sweep.run(row["seed"]).violated
@@ -392,9 +392,9 @@ def _lost_again(self: Distributor, node: str, why: str, life: int | None = None)
 
 
 @mutant("a node without networked processes goes on", Dedos, "_look_round", ("crashes", "nodes", "lans", "boxes"))
-def _goes_on(self: Dedos, directory: Mapping[str, tuple[ProcessId, ...]]) -> None:
+def _goes_on(self: Dedos, directory: Mapping[str, tuple[ProcessId, ...]], seats: tuple[ProcessId, ...]) -> None:
     with mock.patch.object(self.host, "halt"):
-        _LOOK_ROUND(self, directory)
+        _LOOK_ROUND(self, directory, seats)
 
 
 _LOOK_ROUND = Dedos._look_round
@@ -445,6 +445,68 @@ def _stays_within(self: Intra, process: ProcessId) -> Procedure:
 @mutant("who joins is not listed in spare boxes", Intra, "_list", WITHIN)
 def _unlisted(self: Intra) -> Generator[Request, Any, None]:
     yield Nap(self.host.clock())
+
+
+# --- liveness of processes ------------------------------------------------------------------------------------------------
+
+HUNG = ("hung", "pauses")
+
+
+@mutant("processes that hang are not excluded", Presence, "_is_silent", HUNG)
+def _never_silent(self: Presence, length: int) -> bool:
+    return False
+
+
+@mutant("a relay that was excluded goes on", Box, "_is_served_by_me", HUNG)
+def _always_served(self: Box, copy: Copy) -> bool:
+    return True
+
+
+@mutant("a process that was excluded goes on", Box, "_is_listed", HUNG)
+def _always_listed(self: Box, number: int, copy: Copy) -> bool:
+    return True
+
+
+def _never_stale(self: Dedos) -> bool:
+    return False
+
+
+mutant("a relay that was stopped speaks before it has looked", Dedos, "_is_stale", HUNG)(property(_never_stale))
+
+
+@mutant("applications may stop reading", Member, "_is_overdue", HUNG)
+def _never_overdue(self: Member, unread: bool) -> bool:
+    return False
+
+
+@mutant("applications within a node may stop reading", Intra, "_is_overdue", HUNG)
+def _never_overdue_within(self: Intra, unread: bool) -> bool:
+    return False
+
+
+@mutant("to a joiner all members are new", Member, "_joined", ("churn", "hung"))
+def _all_are_new(self: Member, change: Change) -> tuple[ProcessId, ...]:
+    return tuple(name for name in change.members if name not in self.members)
+
+
+@mutant("a joiner within a node says which members are new", Intra, "_is_older_there", (*WITHIN, "hung"))
+def _no_older(self: Intra, copy: Copy) -> bool:
+    return False
+
+
+@mutant("members that only send read no changes", Member, "_read_changes")
+def _reads_no_changes(self: Member, copy: Copy, there: Any) -> tuple[tuple[int, Element], ...]:
+    return ()
+
+
+@mutant("a fenced mailbox is not made anew", Relay, "_renew", HUNG)
+def _not_renewed(self: Relay) -> Generator[Request, Any, None]:
+    yield Nap(self.host.clock())
+
+
+@mutant("a distributor that has nothing to do looks as seldom as it asks again", Distributor, "_set_timer", HUNG)
+def _only_retries(self: Distributor) -> None:
+    self.host.set_timer(("distributor", self.group), self.host.now + self.parameters.retry)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

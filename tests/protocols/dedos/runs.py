@@ -7,11 +7,13 @@ their own (``n1.r``, and ``n1.t``, which takes over from it), so that they can c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from plainchant.core.engine import Engine, Host
 from plainchant.core.model import MS, Duration
 from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import DESCRIPTION
@@ -103,6 +105,7 @@ def simulate(
     rules: Mapping[str, bool] | None = None,
     script: Script | None = None,
     watch: Watch | None = None,
+    layer: Callable[[Host, Callable[[Host], Engine]], Engine] | None = None,
     network: Mapping[str, Any] | None = None,
     until: float = 1000,
     drain: float = 8000,
@@ -111,7 +114,7 @@ def simulate(
     **parameters: Any,
 ) -> DedosRun:
     """Runs one group of these members, or several, and verifies all that is promised, drained or not. ``relays`` are networked
-    and in no group; if there are any, members are not networked."""
+    and in no group; if there are any, members are not networked. ``layer`` stands around every engine."""
     idle = tuple(relays.split())
     if idle:
         parameters.setdefault("networked", idle)
@@ -130,11 +133,16 @@ def simulate(
         parameters=parameters,
     )
     trace = TraceBuffer()
+    settings: dict[str, Any] = {} if layer is None else {"make": partial(_layered, layer)}
     with without(rules or {}).applied():
-        simulation = ScriptedSimulation(script, scenario, trace=trace, watch=watch)
+        simulation = ScriptedSimulation(script, scenario, trace=trace, watch=watch, **settings)
         summary = simulation.run()
     table = trace.table()
     names = [promise.name for promise in DESCRIPTION.promises(simulation.parameters, simulation.groups)]
     found = verify(table, names)
     violated = [name for name, outcome in found.properties.items() if outcome.violations]
     return DedosRun(summary, table.to_pylist(), violated, [each.sentence for each in found.violations], simulation)
+
+
+def _layered(layer: Callable[[Host, Callable[[Host], Engine]], Engine], host: Host, parameters: Any) -> Engine:
+    return layer(host, lambda inner: DESCRIPTION.make(inner, parameters))

@@ -6,16 +6,20 @@ Between nodes times are in ms and relays are processes of their own (``n1.r``, a
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 from plainchant.core.model import MS, SECOND, US, Duration
+from plainchant.protocols.dedos.engine import Dedos
+from plainchant.protocols.dedos.presence import Presence
 from plainchant.scenario.model import Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.scripted import Script
 from tests.protocols.dedos.runs import ONE_EACH, crash, fault, messages, modules, slow
 
-from . import within
+from . import sweep, within
 
 _LATE = within.us(5_000)
 """How seldom who waits for news looks even so."""
@@ -27,6 +31,19 @@ class Scripted:
 
     scenario: Scenario
     script: Script | None
+    excludes: bool = True
+    """Whether nodes exclude processes that hang. Where a process is to be late for longer, they do not."""
+
+    def run(self) -> sweep.Outcome:
+        with contextlib.nullcontext() if self.excludes else _unnoticed():
+            return sweep.run(0, None, self.scenario, self.script)
+
+
+@contextlib.contextmanager
+def _unnoticed() -> Iterator[None]:
+    """Nodes do not notice that processes hang, and these do not notice it themselves."""
+    with mock.patch.object(Presence, "_is_silent", return_value=False), mock.patch.object(Dedos, "_is_stale", False):
+        yield
 
 
 def _between(
@@ -37,6 +54,7 @@ def _between(
     until: float = 500,
     network: Mapping[str, Any] | None = None,
     script: Script | None = None,
+    excludes: bool = False,
     **parameters: Any,
 ) -> Scripted:
     idle, names = tuple(relays.split()), tuple(members.split())
@@ -44,9 +62,11 @@ def _between(
         Scenario(
             protocol="dedos", members=(*idle, *names), groups={"g": names}, workload=workload, fault=tuple(faults),
             duration=Duration(round(until * MS)), drain=Duration(4 * SECOND), network=Network(**(network or {})),
-            memory=Memory(duration="max"), parameters={"networked": idle, "senders": (), **parameters},
+            memory=Memory(duration="max"),
+            parameters={"networked": idle, "senders": (), **parameters},
         ),
         script,
+        excludes,
     )  # fmt: skip
 
 
@@ -66,6 +86,12 @@ def _within(
         ),
         script,
     )  # fmt: skip
+
+
+def _course_of(seed: int) -> Scripted:
+    """The course of a seed, on nodes that do not notice that processes hang."""
+    scenario, script = sweep.course_of(seed)
+    return Scripted(scenario, script, excludes=False)
 
 
 SCENARIOS: dict[str, Scripted] = {
@@ -95,9 +121,9 @@ SCENARIOS: dict[str, Scripted] = {
         "n1.a n2.a n3.a", messages("n1.a", 840), messages("n1.a", 860), messages("n2.a", 1000), messages("n2.a", 1100),
         relays="n1.r n2.r n3.r n3.t", until=1600,
         faults=[
-            fault("cut", 300, source="n1.r", target="n2.r", length=1200), *crash(802.1, "n3.r"),
-            fault("cut", 802.1, source="n2.r", target="n3.t", length=100),
-            fault("cut", 802.1, source="n3.t", target="n2.r", length=100),
+            fault("cut", 300, source="n1.r", target="n2.r", length=1200), *crash(812.1, "n3.r"),
+            fault("cut", 812.1, source="n2.r", target="n3.t", length=100),
+            fault("cut", 812.1, source="n3.t", target="n2.r", length=100),
         ],
     ),
     # n2 cannot hear the distributor for 60 ms.
@@ -204,4 +230,17 @@ SCENARIOS: dict[str, Scripted] = {
             within.fault("crash", 1300, process="a"), within.fault("module", 1310, module=1),
         ],
     ),
+    # n2.a stops reading, and the history of the distributor is full soon.
+    "an application that stops reading": _between(
+        "n1.a n1.b n2.a", messages("n1.a", 300, 400, rate=100), relays="", until=6000, history=8, elements=16, reserve=4,
+        patience=Duration(300 * MS), excludes=True, faults=[fault("sluggish", 800, process="n2.a", length=5000, count=1)],
+    ),
+    # The distributor asks again after 30 ms, and one that has not run for 20 ms asks the others whether it still is one.
+    "a distributor that asks again seldom": _between(
+        "n1.a n1.b", messages("n1.a", 300), messages("n1.b", 600), relays="", until=700, misses=2, excludes=True,
+        present_every=Duration(20 * MS), delta=Duration(9 * MS), retry=Duration(30 * MS), faults=[],
+    ),
+    # A distributor is stopped for so long that others have another one; and nodes that were given up answer one.
+    "a distributor that goes on": _course_of(2420),
+    "a node that answers late": _course_of(3104),
 }  # fmt: skip

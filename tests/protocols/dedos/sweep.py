@@ -12,6 +12,8 @@ families, which take turns; packets are lost, doubled and overtaken in all that 
 - *pressure*: few elements, a short history, bursts, and applications that do not read, with crashes;
 - *lans*: of two networks one crashes, and nodes and processes do;
 - *pauses*: processes stop for so long that they are taken for crashed;
+- *hung*: processes of every role hang for longer than every timeout, or their applications stop reading, while others join,
+  leave and crash; between nodes and within one;
 - *within*, *primitives within*: groups on one node (appendix C), with crashes of processes and boxes, joins and leaves.
 
 In every run a node is left with a process that receives, a networked process and a box. Besides the promises, these are
@@ -71,7 +73,7 @@ FAMILIES = (
     "pauses",
     "within",
     "primitives within",
-    "boxes",
+    "hung",
 )
 SEEDS = 96
 """The ordinary sweep: each family eight times."""
@@ -112,13 +114,22 @@ SITUATIONS = (
     "box crashed while recovering within a node",
     "leave within a node",
     "crash inside a primitive",
+    "relay hung",
+    "distributor hung",
+    "member hung",
+    "member hung within a node",
+    "box crashed while a process hung",
+    "joined while a process hung",
+    "excluded",
+    "application stopped reading",
 )
 """What has to occur; see :func:`situations`."""
 
 PRESENT_EVERY = 20 * MS
 MISSES = 6
+POLL = 8 * MS
 SILENCE = MISSES * PRESENT_EVERY
-"""Who is silent for so long is taken for crashed."""
+"""A node that is silent for this long counts as crashed, a process of a node after half of it."""
 
 
 # --- what is watched --------------------------------------------------------------------------------------------------
@@ -233,10 +244,45 @@ class Outcome(sweeping.Outcome):
         }
 
     def halted(self) -> list[str]:
-        """Who stopped though nobody made it to."""
-        allowed = {"node crashed"} | ({"fenced"} if family_of(self.seed) == "pauses" else set())
+        """Processes that halted without an excuse: no fault that the protocol answers by halting hit them."""
         stopped = [row for row in self.rows("crash") if row["detail"].get("by") != "fault" and self._is_connected(row["process"])]
-        return [f"{row['process']}: {row['detail']}" for row in stopped if row["detail"].get("reason") not in allowed]
+        return [f"{row['process']}: {row['detail']}" for row in stopped if row["detail"].get("reason") not in self._excuses(row)]
+
+    def _excuses(self, row: dict[str, Any]) -> set[str]:
+        """The reasons for which a process may have halted."""
+        excuses = {"node crashed"}
+        hung = {name: length for name, length in self.hung.items() if length > self.parameters.longest_silence - 3 * POLL}
+        if row["process"] in hung:
+            excuses.add("excluded")
+        if any(self._is_alone(name) for name in hung):
+            excuses.add("fenced")
+        if self.unread.get(row["process"], 0) > self.parameters.patience:
+            excuses.add("not-reading")
+        return excuses
+
+    @cached_property
+    def hung(self) -> dict[ProcessId, int]:
+        """Processes that were paused, with the longest pause of each."""
+        return self._longest("pause")
+
+    @cached_property
+    def unread(self) -> dict[ProcessId, int]:
+        """Processes whose applications did not read, with the longest time of each."""
+        return self._longest("sluggish")
+
+    def _longest(self, kind: str) -> dict[ProcessId, int]:
+        found: dict[ProcessId, int] = {}
+        for fault in self.scenario.fault:
+            if fault.kind == kind:
+                found[fault.process] = max(int(fault.length), found.get(fault.process, 0))
+        return found
+
+    def _is_alone(self, process: ProcessId) -> bool:
+        """Whether a process that hung had no other networked process on its node to go on without it, or hardly any time."""
+        node = node_of(self.parameters, process)
+        alive = [name for name, end in self.summary.processes.items() if end.state == "alive" and name not in self.hung]
+        others = [name for name in alive if name != process and node_of(self.parameters, name) == node]
+        return not any(is_networked(self.parameters, name) for name in others)
 
     def _is_connected(self, process: ProcessId) -> bool:
         """Whether somebody on its node could relay for it in the end."""
@@ -274,6 +320,7 @@ class Outcome(sweeping.Outcome):
         """Where views of processes that stay differ, or are out of order."""
         found: list[str] = []
         known: dict[tuple[GroupId, int], tuple[ProcessId, tuple[ProcessId, ...]]] = {}
+        new: dict[tuple[GroupId, int], tuple[ProcessId, tuple[ProcessId, ...]]] = {}
         spans: dict[GroupId, dict[ProcessId, list[int]]] = {}
         alive = {name for name, end in self.summary.processes.items() if end.state == "alive"}
         for (process, group), items in self.watched.order.items():
@@ -283,12 +330,15 @@ class Outcome(sweeping.Outcome):
                 if ranks != sorted(ranks) or len(batches) != len(set(batches)):
                     found.append(f"{process} in {group}: out of order")
             views = [view for _, view in items if view is not None]
-            if place_of(process) in self.parameters.senders:
-                continue  # it is in no view
             for view in views if process not in self.forgotten else ():
                 other, members = known.setdefault((group, view.number), (process, view.members))
                 if members != view.members:
                     found.append(f"{group} {view.number}: {process} has {view.members}, {other} has {members}")
+                if place_of(process) in self.parameters.senders:
+                    continue  # all members are new to it in its first view
+                other, joined = new.setdefault((group, view.number), (process, view.joined))
+                if joined != view.joined:
+                    found.append(f"{group} {view.number}: to {process} {view.joined} are new, to {other} {joined}")
             if process in alive and views:
                 spans.setdefault(group, {})[process] = [view.number for view in views]
                 if not set(views[-1].members) <= alive | self.last_to_crash:
@@ -354,6 +404,7 @@ def situations(outcome: Outcome) -> Counter[str]:
     _membership_situations(outcome, found)
     _order_situations(outcome, found)
     _box_situations(outcome, found)
+    _hung_situations(outcome, found)
     return Counter([name for name, occurs in found.items() if occurs])
 
 
@@ -454,6 +505,36 @@ def _box_situations(outcome: Outcome, found: dict[str, bool]) -> None:
     found["all boxes but one crashed"] = most > 1 and any(len(boxes) == most for boxes in dead.values())
 
 
+def _hung_situations(outcome: Outcome, found: dict[str, bool]) -> None:
+    """What hung processes were when they hung, and what happened meanwhile."""
+    within = " within a node" if outcome.parameters.reach == "node" else ""
+    relays: dict[str, ProcessId] = {}
+    distributors: set[ProcessId] = set()
+    hanging: dict[ProcessId, int] = {}
+    for row in outcome.rows("state", "elect", "fault", "join", "crash"):
+        detail, now, process = row["detail"], row["true_time"], row["process"]
+        hanging = {name: until for name, until in hanging.items() if until > now}
+        if detail.get("state") == "relay":
+            relays[detail["node"]] = detail["relay"]
+        elif detail.get("stage") == "begin":
+            distributors.add(process)
+        elif detail.get("stage") == "steps down":
+            distributors.discard(process)
+        elif detail.get("fault") == "pause" and detail["length"] > 2 * SILENCE:
+            hanging[process] = now + detail["length"]
+            found[f"member hung{within}"] = True
+            found["relay hung"] = found.get("relay hung", False) or process in relays.values()
+            found["distributor hung"] = found.get("distributor hung", False) or process in distributors
+        elif hanging and detail.get("state") == "box crashed":
+            found["box crashed while a process hung"] = True
+        elif hanging and row["kind"] == "join":
+            found["joined while a process hung"] = True
+        elif row["kind"] == "crash" and detail.get("reason") == "excluded":
+            found["excluded"] = True
+        elif row["kind"] == "crash" and detail.get("reason") == "not-reading":
+            found["application stopped reading"] = True
+
+
 # --- from a seed to a scenario ----------------------------------------------------------------------------------------
 
 
@@ -486,8 +567,8 @@ class _Plan:
     def __init__(self, random: Random, family: str) -> None:
         self.random = random
         self.family = family
-        self.within = family.endswith("within")
-        self.duration = ms(250, 500, random)
+        self.within = family.endswith("within") or (family == "hung" and random.random() < 0.35)
+        self.duration = ms(1200, 2000, random) if family == "hung" else ms(250, 500, random)
         self.faults: list[Fault] = []
         self.after: dict[str, str] = {}
         self.lost: set[ProcessId] = set()
@@ -510,7 +591,7 @@ class _Plan:
         random = self.random
         if self.within:
             count = 1
-        elif self.family in ("nodes", "lans", "pauses"):
+        elif self.family in ("nodes", "lans", "pauses", "hung"):
             count = random.choice((2, 3, 3, 4, 5))
         else:
             count = random.choice((1, 2, 2, 3, 3, 4))
@@ -518,6 +599,8 @@ class _Plan:
         receivers: list[ProcessId] = []
         for node in names:
             each = random.randint(2, 5) if self.within else random.choice((1, 2, 2, 3, 4) if count < 4 else (1, 2, 2))
+            if self.family == "hung":
+                each = random.choice((1, 2, 3, 3, 8) if count > 1 else (2, 3, 5, 12))
             in_processors = random.random() < 0.25
             receivers += [f"{node}.c{number // 2}.p{number}" if in_processors else f"{node}.p{number}" for number in range(each)]
         serving: list[ProcessId] = []
@@ -531,7 +614,7 @@ class _Plan:
         self.members = (*serving, *receivers) if random.random() < 0.5 else (*receivers, *serving)
         self.nodes = list(dict.fromkeys(name.partition(".")[0] for name in self.members))
         self.later: tuple[ProcessId, ...] = ()
-        if self.family == "churn" or (self.within and random.random() < 0.5):
+        if self.family in ("churn", "hung") or (self.within and random.random() < 0.5):
             places = names if self.within else [*names, "m1"]
             self.later = tuple(f"{random.choice(places)}.q{number}" for number in range(random.choice((1, 2))))
         if self.networked:
@@ -574,11 +657,13 @@ class _Plan:
             "history": random.choice((2, 3, 4, 8)) if tight else random.choice((16, 64)),
             "window": random.choice((1, 2, 4, 8)),
             "room": random.choice((300, 8192)) if tight else 8192,
-            "poll": Duration(8 * MS), "operation": Duration(random.choice((10, 50, 200)) * US), "retry": Duration(6 * MS),
+            "poll": Duration(POLL), "operation": Duration(random.choice((10, 50, 200)) * US), "retry": Duration(6 * MS),
             "acknowledge": Duration(random.choice((2, 4)) * MS), "present_every": Duration(PRESENT_EVERY),
             "delta": Duration(9 * MS), "misses": MISSES,
         }  # fmt: skip
         parameters["reserve"] = random.choice((1, 2, 3)) if tight else 8
+        if self.family == "hung":
+            parameters["patience"] = Duration(150 * MS)
         if self.within:
             parameters["reach"] = "node"
         if self.family == "lans":
@@ -628,6 +713,7 @@ class _Plan:
                 *["join" for _ in self.later],
                 *self.random.choices(("leave", "crash", "box", "leave", "relay"), k=several),
             ],
+            "hung": self._hung_kinds(several) if self.family == "hung" else [],
             "pressure": [
                 *self.random.choices(("sluggish", "sluggish", "sluggish", "short_pause"), k=several),
                 *self.random.choices(("relay", "box", "node"), k=self.random.randint(0, 2)),
@@ -645,8 +731,15 @@ class _Plan:
         }[self.family]
         for kind in kinds:
             getattr(self, f"_{kind}")(self._moment())
-        if self.family not in ("steady", "pauses") and self.random.random() < 0.2:
+        if self.family not in ("steady", "pauses", "hung") and self.random.random() < 0.2:
             self._short_pause(self._moment())
+
+    def _hung_kinds(self, several: int) -> list[str]:
+        return [
+            *["join" for _ in self.later],
+            *self.random.choices(("hang", "hang", "hang_relay", "unread"), k=self.random.randint(1, 2)),
+            *self.random.choices(("hang", "unread", "box", "relay", "crash", "leave"), k=several),
+        ]
 
     def _moment(self) -> Duration:
         return Duration(self.random.randrange(10 * MS, int(0.7 * self.duration)))
@@ -806,6 +899,23 @@ class _Plan:
         if process is not None:
             length = Duration(self.random.randrange(int(0.7 * SILENCE), 3 * SILENCE))
             self.faults.append(Fault(kind="pause", at=at, process=process, length=length))
+
+    def _hang(self, at: Duration, among: Sequence[ProcessId] | None = None) -> None:
+        """A process hangs for longer than every timeout; it goes on before the run ends, or after."""
+        process = self._victim(self.members if among is None else among)
+        if process is not None:
+            length = Duration(self.random.randrange(4 * SILENCE, 12 * SILENCE))
+            self.faults.append(Fault(kind="pause", at=at, process=process, length=length))
+
+    def _hang_relay(self, at: Duration) -> None:
+        self._hang(at, self._relays())
+
+    def _unread(self, at: Duration) -> None:
+        """An application stops reading for longer than it may."""
+        process = self._victim([name for name in self.receivers if name not in self.senders])
+        if process is not None:
+            length, count = ms(400, 1500, self.random), self.random.choice((1, 2, 8))
+            self.faults.append(Fault(kind="sluggish", at=at, process=process, length=length, count=count))
 
     def _lan(self, at: Duration) -> None:
         ends = [fault.at + fault.length for fault in self.faults if fault.kind == "lan"]

@@ -12,7 +12,6 @@ from typing import Any
 
 from plainchant.core.engine import Engine, Host, Layer, PerGroup
 from plainchant.core.model import MS, SECOND, US, Duration, GroupId, View
-from plainchant.core.names import place_of
 from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import DESCRIPTION
 from plainchant.protocols.dedos.intra import Intra
@@ -100,20 +99,15 @@ def run_scenario(scenario: Scenario, script: Script | None = None, settle: float
     violated = [name for name, outcome in verify(table, PROMISES).properties.items() if outcome.violations]
     violated += [] if summary.quiet else ["quiet"]
     violated += ["halted"] if any(end.state == "halted" for end in summary.processes.values()) else []
-    violated += ["views"] if _views_differ(views, scenario, summary) else []
+    violated += ["views"] if _views_differ(views, summary) else []
     rows = sorted(table.to_pylist(), key=lambda row: (row["true_time"], row["process"], row["index"]))
     return WithinRun(summary, rows, violated, lemmas.broken, sum(lemmas.asked.values()), views)
 
 
-def _views_differ(views: Mapping[str, Sequence[View]], scenario: Scenario, summary: Summary) -> bool:
+def _views_differ(views: Mapping[str, Sequence[View]], summary: Summary) -> bool:
     """Whether processes that stay see different views, miss one, or end in a view with a process that has ended."""
     alive = {name for name, end in summary.processes.items() if end.state == "alive"}
-    only_send = set(scenario.parameters.get("senders", ()))
-    seen = [
-        [(view.group, view.number, view.members) for view in noted]
-        for process, noted in views.items()
-        if process in alive and place_of(process) not in only_send
-    ]
+    seen = [[(view.group, view.number, view.members) for view in noted] for process, noted in views.items() if process in alive]
     for group in {view[0] for noted in seen for view in noted}:
         orders = [[view for view in noted if view[0] == group] for noted in seen]
         longest = max(orders, key=len)

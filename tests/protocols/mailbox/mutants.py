@@ -22,9 +22,10 @@ from plainchant.protocols.mailbox.receiving import Receiver
 from plainchant.protocols.mailbox.sending import Sender
 from plainchant.protocols.mailbox.times import Times
 from plainchant.protocols.mailbox.variants import variant_of
+from plainchant.protocols.mailbox.watching import Guard, Watch
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
-from . import scripted, sweep
+from . import alive, scripted, sweep
 
 FIRST = "crash"
 SECOND = "timing"
@@ -363,7 +364,7 @@ mutant("collecting forgets the d-flags", membership, "_excuse", families=("crash
 
 
 @mutant("collecting does not mark who is gone", membership, "Connection", families=("crashes", "churn"))
-def _never_gone(process: ProcessId, entry: int = 0, exit: int = 0, gone: bool = False) -> Connection:
+def _never_gone(process: ProcessId, entry: int = 0, exit: int = 0, gone: bool = False, reports: int = 0) -> Connection:
     return Connection(process, entry, exit)
 
 
@@ -376,12 +377,65 @@ def _free_first(box: Box, place: int, process: ProcessId) -> Procedure:
 _COLLECT = membership.collect
 
 
+# --- receivers that are overdue ---------------------------------------------------------------------------------------
+
+
+@mutant("no process is overdue", Watch, "_overdue", families=("alive",))
+def _never_overdue(self: Watch, copy: Copy, entered: int) -> int:
+    return 0
+
+
+@mutant("only the first copy is watched", Guard, "__init__", families=("alive",))
+def _one_watch(self: Guard, box: Box, excluded: Any) -> None:
+    _GUARD_INIT(self, box, excluded)
+    del self._watches[1:]
+
+
+_GUARD_INIT = Guard.__init__
+
+
+@mutant("an exclusion stays in the copy in which it was decided", Guard, "_carry", families=("alive",))
+def _not_carried(self: Guard, connections: Sequence[tuple[int, Connection]]) -> Generator[Request, Any, None]:
+    yield from ()
+
+
+@mutant("an excluded process goes on", Guard, "judge", families=("alive",))
+def _unjudged(self: Guard, connections: Sequence[tuple[int, Connection]]) -> bool:
+    return False
+
+
+@mutant("one report suffices", Watch, "_enough", SECOND, families=("alive",))
+def _one_report(self: Watch, others: int) -> int:
+    return 1
+
+
+@mutant("all others have to report", Watch, "_enough", SECOND, families=("alive",))
+def _all_reports(self: Watch, others: int) -> int:
+    return others.bit_count()
+
+
+@mutant("a receiver that was stopped judges at once", Watch, "_was_stopped", families=("alive",))
+def _always_attentive(self: Watch, now: int) -> bool:
+    return False
+
+
+@mutant("the place of an excluded process is free at once", membership, "spread", families=("alive",))
+def _free_at_once(box: Box, place: int, process: ProcessId, reports: int = 0) -> Procedure:
+    yield from _SPREAD(box, place, process, reports)
+    if reports:
+        yield Disconnect(box.group, place, process)
+
+
+_SPREAD = membership.spread
+
+
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
 def seeds(times: int = 1) -> list[int]:
     """The seeds of a sweep that is ``times`` as long as the ordinary one, and those that mutants need."""
-    return MUTANTS.with_needed([*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
+    ordinary = [*range(times * sweep.SEEDS), *range(alive.FIRST_SEED, alive.FIRST_SEED + times * alive.SEEDS)]
+    return MUTANTS.with_needed([*ordinary, *sweep.REGRESSIONS])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plainchant.core.model import SECOND, Duration
-from plainchant.scenario.model import Clock, Fault, Memory, Scenario
+from plainchant.scenario.model import Clock, Fault, Memory, Scenario, Workload
 from plainchant.sim.scripted import Script
 from plainchant_papers.mailbox.scripted import fault, message, parameters, us
 
@@ -33,21 +33,27 @@ def _scripted(
     faults: Sequence[Fault] = (),
     later: tuple[str, ...] = (),
     drain: float = 1,
+    duration: int = 12_000,
+    rate: float = 0,
     **given: Any,
 ) -> Scripted:
+    """``messages``: when each sends one; with ``rate`` these go on sending from then on."""
     names = tuple(members.split())
+    workload = [message(sender, at) for sender, at in messages.items()]
+    if rate:
+        workload = [Workload(senders=(sender,), start=us(at), rate=rate, size=20) for sender, at in messages.items()]
     return Scripted(
         Scenario(
             protocol="mailbox",
             members=names,
             later=later,
             groups={"g": names},
-            duration=us(12_000),
+            duration=us(duration),
             drain=Duration(int(drain * SECOND)),
             memory=Memory(detection=us(2_000)),
             parameters=parameters(**{"rejected": "again", "senders": (), **given}),
             fault=tuple(faults),
-            workload=tuple(message(sender, at) for sender, at in messages.items()),
+            workload=tuple(workload),
             clock=tuple(Clock(process=name, offset=us(ahead)) for name, ahead in (clocks or {}).items()),
         ),
         script,
@@ -107,6 +113,43 @@ SCENARIOS: dict[str, Scripted] = {
         clocks={"s": 100},
         later=("d",),
         faults=(fault("join", 7_000, process="d", group="g"),),
+    ),
+    # c is stopped when its flag is set in copy 1, and not in copy 2. With one slot s sends nothing more until c is excluded.
+    "stopped between two copies": _scripted(
+        "s a b c",
+        Script({"c finish 2": 40_000}),
+        messages={"s": 5010},
+        faults=(fault("pause", 7_000, process="c", length=300_000),),
+        rate=200,
+        duration=400_000,
+        slots=1,
+        senders=("s",),
+        patience=us(20_000),
+    ),
+    # d and e are stopped at once: a minority of five.
+    "two of five are stopped": _scripted(
+        "a b c d e",
+        Script(),
+        messages={"a": 5010, "b": 5020},
+        faults=tuple(fault("pause", 10_000, process=name, length=300_000) for name in "de"),
+        rate=200,
+        duration=400_000,
+        patience=us(20_000),
+    ),
+    # c is stopped while it writes into copy 2, and excluded; q joins and sends. Then c's write comes.
+    "a write of an excluded process": _scripted(
+        "a b c",
+        Script({"c write 2": [1, 1, 4_000]}),
+        messages={"a": 5000, "b": 5020, "c": 5040},
+        later=("q",),
+        faults=(
+            fault("pause", 15_060, process="c", length=200_000),
+            fault("join", 60_000, process="q", group="g"),
+        ),
+        rate=200,
+        duration=400_000,
+        slots=1,
+        patience=us(20_000),
     ),
     # s's clock is behind for ever.
     "a clock that is behind": _scripted(

@@ -10,7 +10,8 @@ which take turns, and each family is run with both protocols (*timing* and *majo
 - *pressure*: few slots, large messages and bursts, with crashes;
 - *timing*: a minority of the receivers, and any who only send, are slow, paused, or have clocks that are wrong, with everything
   else; often in the middle of a Send, and with a module that crashes while it is being decided;
-- *majority*: with the second protocol, more receivers crash than it promises anything about time for.
+- *majority*: with the second protocol, more receivers crash than it promises anything about time for;
+- *alive* (seeds from ``alive.FIRST_SEED`` on): processes stop, or do not read, for longer than every timeout.
 
 To hit what takes microseconds, *overtaking* and *timing* are run once without the last faults, which are then aimed at a message
 (:func:`_aim`). All but *majority* stay within what every promise allows, times too. Besides the promises, these are verified:
@@ -51,6 +52,7 @@ from plainchant.trace import TraceBuffer
 
 from .. import sweeping
 from ..sweeping import Make, Watch, Watched, ms
+from . import alive
 
 FAMILIES = ("steady", "crashes", "overtaking", "churn", "pressure", "timing", "overtaking", "timing", "majority")
 ONLY_SECOND = ("timing", "majority")
@@ -118,12 +120,12 @@ class Outcome(sweeping.Outcome):
 
     def broken_by_late(self) -> list[str]:
         """What does not hold among all processes, of what does not depend on time: the late ones too, unless they halted."""
-        if not self.late:
+        if not self.late or self.scenario.parameters.get("tolerate") == "crash":
             return []
         details = [_unmarked(text) for text in self.table["detail"].to_pylist()]
         column = self.table.schema.get_field_index("detail")
         table = self.table.set_column(column, self.table.schema.field(column), pa.array(details, self.table["detail"].type))
-        kept = TIMELESS | ({"validity"} if self.scenario.parameters["rejected"] == "again" else frozenset())
+        kept = TIMELESS | ({"validity"} if self.scenario.parameters.get("rejected", "again") == "again" else frozenset())
         found = verify(table).properties
         return [f"{name} of all" for name, outcome in found.items() if name in kept and outcome.violations]
 
@@ -150,7 +152,13 @@ class Outcome(sweeping.Outcome):
     def halted(self) -> list[str]:
         """Who stopped though nobody made it to, and it was not late."""
         unprovoked = [row for row in self.rows("crash") if row["detail"].get("by") != "fault"]
-        return [f"{row['process']}: {row['detail']}" for row in unprovoked if row["process"] not in self.late]
+        unread = {fault.process for fault in self.scenario.fault if fault.kind == "sluggish"}
+        return [
+            f"{row['process']}: {row['detail']}"
+            for row in unprovoked
+            if row["process"] not in self.late
+            and not (place_of(row["process"]) in unread and row["detail"].get("reason") == "excluded")
+        ]
 
     def shut_out(self) -> list[ProcessId]:
         """Who was not let in though it was not late."""
@@ -280,6 +288,8 @@ def situations(outcome: Outcome) -> Counter[str]:
     """What happened in a run; each situation counts once."""
     scenario = outcome.scenario
     modules: set[int] = set()
+    if family_of(outcome.seed) == "alive":
+        return _situations_of_exclusions(outcome)
     found = {
         "only sends": bool(scenario.parameters["senders"]),
         "schedule": bool(scenario.parameters["schedule"]),
@@ -317,6 +327,32 @@ def situations(outcome: Outcome) -> Counter[str]:
     return Counter([name for name, occurs in found.items() if occurs and name])
 
 
+def _situations_of_exclusions(outcome: Outcome) -> Counter[str]:
+    scenario = outcome.scenario
+    excluded = [row["process"] for row in outcome.rows("crash") if row["detail"].get("reason") == "excluded"]
+    sent = {row["process"] for row in outcome.rows("send")}
+    kinds: dict[ProcessId, set[str]] = {}
+    for fault in scenario.fault:
+        kinds.setdefault(fault.process, set()).add(fault.kind)
+    paused = {name for name, kinds_ in kinds.items() if "pause" in kinds_}
+    stopped = [process for process in paused if process not in outcome.crashed]
+    joined = {row["process"] for row in outcome.rows("join")}
+    found = {
+        "excluded": bool(excluded),
+        "several excluded": len(excluded) > 1,
+        "excluded sender": any(process in sent for process in excluded),
+        "excluded while it joins or leaves": any(kinds[place_of(process)] & {"join", "leave"} for process in excluded),
+        "excluded because it does not read": any("sluggish" in kinds[place_of(process)] for process in excluded),
+        "excluded because it is slow": any(kinds[place_of(process)] & {"slow", "step"} for process in excluded),
+        "stopped and not excluded": any(process not in scenario.parameters["senders"] for process in stopped),
+        "only sender stopped": any(process in scenario.parameters["senders"] for process in stopped),
+        "back after its exclusion": any(place_of(process) in excluded and not is_place(process) for process in joined),
+        "module and exclusion": bool(excluded) and any(fault.kind == "module" for fault in scenario.fault),
+        "large group": bool(excluded) and len(scenario.members) > 8,
+    }
+    return Counter([name for name, occurs in found.items() if occurs])
+
+
 _BY_FAULT: Mapping[str, str] = {"pause": "paused", "slow": "slow", "step": "clock set", "clock": "clock wrong"}
 
 
@@ -324,11 +360,13 @@ _BY_FAULT: Mapping[str, str] = {"pause": "paused", "slow": "slow", "step": "cloc
 
 
 def family_of(seed: int) -> str:
-    return FAMILIES[seed % len(FAMILIES)]
+    return "alive" if seed >= alive.FIRST_SEED else FAMILIES[seed % len(FAMILIES)]
 
 
 def protocol_of(seed: int) -> str:
     """The first protocol or the second."""
+    if family_of(seed) == "alive":
+        return alive.protocol_of(seed)
     return "crash" if seed // len(FAMILIES) % 2 == 0 and family_of(seed) not in ONLY_SECOND else "timing"
 
 
@@ -345,8 +383,10 @@ def _base(seed: int) -> int:
 @lru_cache(maxsize=16)
 def scenario_of(seed: int) -> Scenario:
     """The scenario of a seed."""
-    random = Random(f"mailbox sweep {seed}")
     family = family_of(seed)
+    if family == "alive":
+        return alive.scenario_of(seed)
+    random = Random(f"mailbox sweep {seed}")
     count = random.choice((2, 2, 3, 3, 3, 4, 4, 5, 6, 8) if family not in AIMED else (2, 3, 3, 3, 4, 4, 5, 6))
     members = tuple(f"p{number + 1}" for number in range(count))
     later = ("q1", "q2")[: random.choice((1, 2))] if family == "churn" or (family == "timing" and random.random() < 0.3) else ()

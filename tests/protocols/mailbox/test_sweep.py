@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from .. import sweeping
-from . import sweep
+from . import alive, sweep
 from .mutants import seeds
 
 LEAST = 2
@@ -24,7 +24,7 @@ def test_every_run_keeps_every_promise_and_comes_to_rest_and_every_situation_occ
         sweep.__name__,
         chunksize=4,
     )
-    sweeping.demand(occurred, dict.fromkeys(sweep.SITUATIONS, LEAST))
+    sweeping.demand(occurred, dict.fromkeys((*sweep.SITUATIONS, *alive.SITUATIONS), LEAST))
 
 
 def test_the_seeds_cover_what_is_promised() -> None:

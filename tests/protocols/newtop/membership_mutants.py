@@ -1,7 +1,7 @@
 """Mutants of newtop's membership: a function in place of each rule.
 
-``membership_mutants.toml`` beside this file says what catches each (:mod:`..mutating`): a seed of ``membership_sweep``, or a
-scenario of ``membership_scripted``. After a change of the protocol or the sweep:
+``membership_mutants.toml`` beside this file says what catches each (:mod:`..mutating`): a seed of ``membership_sweep``, a seed of
+``alive_sweep`` (``alive``), or a scenario of ``membership_scripted``. After a change of the protocol or the sweep:
 
     python -m tests.protocols.newtop.membership_mutants            # look for seeds that catch, and rewrite the table
 """
@@ -16,22 +16,26 @@ import msgspec
 
 from plainchant.core.model import GroupId, ProcessId, Reason
 from plainchant.protocols.newtop import Process
+from plainchant.protocols.newtop.attempts import Followed
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.flow import Flow
-from plainchant.protocols.newtop.formation import FIRST_TAG, Formations
+from plainchant.protocols.newtop.formation import ANSWER_PATIENCE, FIRST_TAG, Formations
 from plainchant.protocols.newtop.matrix import Column, Multicast
 from plainchant.protocols.newtop.membership import Detection, Membership
-from plainchant.protocols.newtop.packets import FORMING, Beacon, Confirmed, Plan, Refute, Word
+from plainchant.protocols.newtop.packets import FORMING, Beacon, Confirmed, Plan, Refute, Suspect, Word
 from plainchant.protocols.newtop.part import Part
 from plainchant.protocols.newtop.suspector import Suspector
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
+from . import alive_sweep
 from . import membership_scripted as scripted
 from . import membership_sweep as sweep
 
 
 def attempt(row: Row, applied: Applied) -> list[str]:
     with applied():
+        if "alive" in row:
+            return alive_sweep.run(row["alive"]).violated
         if "scenario" in row:
             return sweep.run(0, None, scripted.SCENARIOS[row["scenario"]]).violated
         return sweep.run(row["seed"]).violated
@@ -77,6 +81,20 @@ def _never(self: Suspector) -> None:
     """No process is ever suspected."""
 
 
+@mutant("a member that is heard is suspected", Process, "_dispatch")
+def _unheard(self: Process, source: ProcessId, packet: Any) -> None:
+    """As in the thesis: a missing part of a block is enough."""
+    part = self.parts.get(packet.group)
+    _PROCESS_DISPATCH(self, source, packet)
+    if part is not None and source in part.matrix.columns:
+        part.matrix.columns[source].heard = 0
+
+
+@mutant("no questions for signs of life", Suspector, "probe")
+def _unasked(self: Suspector, column: Column) -> None:
+    """Null messages will do."""
+
+
 @mutant("the time-outs of a refuted suspicion do not begin anew", Suspector, "rearm")
 def _once_only(self: Suspector, process: ProcessId) -> None:
     """A process that was suspected wrongly is never suspected again."""
@@ -104,6 +122,31 @@ def _open(self: Membership, source: ProcessId, packet: Multicast) -> bool:
 @mutant("what is pending is dropped at a refutation", Membership, "receive_pending")
 def _dropped(self: Membership, column: Column) -> None:
     self.pending.pop(column.process, None)
+
+
+@mutant("suspicions of a suspected member are not overheard", Membership, "overhear")
+def _deaf(self: Membership, by: ProcessId, say: Suspect) -> None:
+    """It is suspected: whatever it says is not looked at."""
+
+
+@mutant("suspicions are not repeated", Membership, "repeat")
+def _said_once(self: Membership) -> None:
+    """They have been said."""
+
+
+@mutant("members that neither share nor refute a suspicion are waited for", Membership, "_part_from_the_undecided")
+def _undecided(self: Membership) -> None:
+    """They may still agree."""
+
+
+@mutant("a member that has said Bye installs further views", Membership, "is_beyond_bye")
+def _installs_on(self: Membership, block: int) -> bool:
+    return False
+
+
+@mutant("an application that does not read is waited for", Membership, "notice_readers")
+def _waits_for_readers(self: Membership) -> None:
+    """It may still read."""
 
 
 @mutant("nobody refutes", Membership, "compare")
@@ -369,6 +412,37 @@ def _ended(self: Process, part: Part) -> None:
     self._retired.clear()
     part.matrix.discard(1 << 62)
     self._retired[part.group, part.form] = part
+
+
+@mutant("what was learned about blocks is lost at a merge", Suspector, "begin_with")
+def _unlearned(self: Suspector, patience: int) -> None:
+    """Every formation begins with ``suspect_after``."""
+
+
+@mutant("parts do not back off", Formations, "_back_off")
+def _eager_parts(self: Formations, group: GroupId) -> None:
+    """They call each other whenever they can."""
+
+
+@mutant("calls that were given up are not told", Formations, "_abandon")
+def _untold(self: Formations, group: GroupId, attempt: int, leaders: tuple[ProcessId, ...]) -> None:
+    """The others will see."""
+
+
+@mutant("a later call does not take the place of the one before", Followed, "gives_way_to")
+def _first_call_only(self: Followed, caller: ProcessId, attempt: int) -> bool:
+    return self.is_of(caller, attempt)
+
+
+@mutant("a call waits no longer than the one before", Formations, "_wait_for_answers")
+def _no_longer(self: Formations, group: GroupId) -> int:
+    return ANSWER_PATIENCE * self.parameters.suspect_after
+
+
+@mutant("room is counted in blocks", Part, "count_undelivered")
+def _by_block(self: Part) -> int:
+    """Signs of life count like messages."""
+    return self.counter + 1 - self.flow.roomy
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,12 +71,29 @@ def _whisper(name: str, **parameters: Any) -> Scenario:
     )
 
 
+def _circle(name: str, length: float, **parameters: Any) -> Scenario:
+    """No member hears the one before it in a circle: each suspects another, and the only one that could refute suspects it."""
+    faults = (_cut("a", "b", 30, length), _cut("b", "c", 30, length), _cut("c", "a", 30, length))
+    return _scenario(name, "abc", parameters, faults, _sends("a", 10, 100), _sends("b", 10, 100))
+
+
+def _far(name: str, one_way: float) -> Scenario:
+    """Round trips of several omegas: members lose each other at first, meet, and stay together."""
+    scenario = _scenario(name, "abc", {}, (), _sends("a", 10, 2000), _sends("b", 10, 2000))
+    far = Network(delay=Delay("constant", _time(one_way)))
+    return dataclasses.replace(scenario, duration=_time(2400), network=far)
+
+
 REFUTES = 70.0
 """Just before r hears of p's suspicion, in the scenario below."""
 REACHES_P = 0
 """The seed with which the half of r's last broadcast goes to p."""
 
 SCENARIOS: Mapping[str, Scenario] = {
+    "suspicions in a circle": _circle("circle", 40),
+    "suspicions in a circle, majority": _circle("circle-majority", 40, partitions="majority"),
+    "round trips of six omegas": _far("far", 60),
+    "a circle of links that stay broken": _circle("broken-circle", 0),
     "P_r and P_s, total order": _whisper("whisper-total", order="total"),
     "P_r and P_s, fast order": _whisper("whisper-fast", order="fast"),
     "P_r and P_s, relative order": _whisper("whisper-relative", order="relative"),

@@ -69,7 +69,7 @@ TIMES: Mapping[str, Duration] = {
 OMEGA = TIMES["suspect_after"]
 SEEDS = 1_001
 """The ordinary sweep: each kind of order with each trouble, thirteen times."""
-REGRESSIONS = (0, 20, 83, 125, 144, 187, 237, 306, 325, 331, 335, 374, 463, 957, 1011, 1298, 1329)
+REGRESSIONS = (0, 20, 83, 125, 144, 187, 237, 306, 325, 331, 335, 374, 463, 957, 1011, 1298, 1329, 2811, 6310, 11038)
 """Seeds of runs that once went wrong; they are run however short the sweep is."""
 
 SITUATIONS = (
@@ -233,11 +233,11 @@ def scenario_of(seed: int) -> Scenario:
     random = Random(f"newtop membership {seed}")
     kind, trouble = kind_of(seed), trouble_of(seed)
     members = tuple(f"p{number + 1}" for number in range(_size(random, trouble)))
-    groups = _groups(random, members)
+    groups = draw_groups(random, members)
     duration = ms(90, 160, random)
     later = ("q1", "q2")[: random.choice((0, 1, 2))] if trouble in ("churn", "all", "forming") else ()
-    faults = _Schedule(random, members, later, groups, duration).of(trouble)
-    parameters = _parameters(random, kind, groups, faults)
+    faults = Schedule(random, members, later, groups, duration).of(trouble)
+    parameters = draw_parameters(random, kind, groups, faults)
     network = dataclasses.replace(_network(random, trouble), link=_slow_links(seed, trouble, members))
     if trouble in LOSSLESS and random.random() < 0.25:
         parameters["transport"], network = "fifo", _lossless(random, members)
@@ -256,7 +256,7 @@ def scenario_of(seed: int) -> Scenario:
         groups=groups,
         parameters=parameters,
         network=network,
-        workload=_workload(random, groups, duration, size),
+        workload=draw_workload(random, groups, duration, size),
         fault=faults,
         clock=_clocks(random, members),
     )
@@ -268,7 +268,7 @@ def _size(random: Random, trouble: str) -> int:
     return random.choice((3, 4, 5, 6) if trouble in ("merges", "avalanche", "nested") else (2, 3, 3, 4, 4, 5))
 
 
-def _groups(random: Random, members: Sequence[ProcessId]) -> dict[GroupId, tuple[ProcessId, ...]]:
+def draw_groups(random: Random, members: Sequence[ProcessId]) -> dict[GroupId, tuple[ProcessId, ...]]:
     """Groups that overlap; everybody is in one."""
     count = random.choice((1, 1, 1, 2, 2, 3, 4, 5)) if len(members) < 6 else random.choice((1, 1, 2))
     groups = {}
@@ -282,7 +282,7 @@ def _groups(random: Random, members: Sequence[ProcessId]) -> dict[GroupId, tuple
     return groups
 
 
-def _parameters(random: Random, kind: str, groups: Mapping[GroupId, Any], faults: Sequence[Fault]) -> dict[str, Any]:
+def draw_parameters(random: Random, kind: str, groups: Mapping[GroupId, Any], faults: Sequence[Fault]) -> dict[str, Any]:
     parameters: dict[str, Any] = dict(TIMES)
     if kind == "mixed":
         parameters["orders"] = {group: random.choice(("total", "slow", "fast", "relative", "cbcast")) for group in groups}
@@ -362,7 +362,7 @@ def _clocks(random: Random, members: Sequence[ProcessId]) -> tuple[Clock, ...]:
     return (Clock(process=random.choice(members), offset=random.choice((-1, 1)) * 500 * MS),)
 
 
-def _workload(
+def draw_workload(
     random: Random, groups: Mapping[GroupId, Sequence[ProcessId]], duration: Duration, size: int
 ) -> tuple[Workload, ...]:
     loads = []
@@ -380,7 +380,7 @@ def _workload(
     return tuple(loads) or (Workload(group=next(iter(groups)), rate=100.0, size=size),)
 
 
-class _Schedule:
+class Schedule:
     """Draws the faults of a scenario."""
 
     def __init__(

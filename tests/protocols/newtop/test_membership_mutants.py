@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import pytest
 
+from . import alive_sweep
 from . import membership_scripted as scripted
+from . import membership_sweep as sweep
 from .membership_mutants import MUTANTS
 
 
 def test_the_table_says_of_every_mutant_what_catches_it_or_why_it_survives() -> None:
-    MUTANTS.check_table(scenario=scripted.SCENARIOS)
+    MUTANTS.check_table(also=sweep.REGRESSIONS, scenario=scripted.SCENARIOS, alive=range(alive_sweep.SEEDS))
 
 
 @pytest.mark.sweep

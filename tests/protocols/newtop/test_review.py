@@ -353,11 +353,11 @@ def test_members_with_different_parameters_do_not_bring_each_other_down(one: dic
 
 
 def test_packets_of_groups_that_are_never_entered_are_kept_within_bounds() -> None:
-    """Of a lossy transport at most 1,000: what is lost is asked for."""
+    """Of a lossy transport at most 500: what is lost is asked for."""
     hands = ByHand({"x": "a b"}, transport="lossy")
     for number in range(1, 3_000):
         hands["a"].receive("b", Null("z", number, number - 1, number, 0, 0, 0))
-    assert len(hands["a"]._early) == process.EARLY["lossy"] == 1_000
+    assert len(hands["a"]._early) == process.EARLY["lossy"] == 500
 
 
 # --- effort -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import plainchant.protocols.newtop
 from plainchant.protocols.newtop.packets import Null
 
 from .. import sweeping
-from . import membership_sweep, sweep
+from . import alive_sweep, membership_sweep, sweep
 from .mutants import seeds
 
 SITUATIONS = (
@@ -66,7 +66,7 @@ def test_the_sweep_looks_for_every_situation_that_the_protocol_can_record() -> N
     given = re.findall(r'situation ?= ?f?"([^"]+)"(?: if .* else "([^"]+)")?', source)
     names = {name for alternatives in given for name in alternatives if name}
     patterns = [re.compile(re.sub(r"\\{.*?\\}", ".+", re.escape(name))) for name in names]
-    looked_for = (*SITUATIONS, *membership_sweep.SITUATIONS)
+    looked_for = (*SITUATIONS, *membership_sweep.SITUATIONS, *alive_sweep.SITUATIONS)
     all_names = (*looked_for, *membership_sweep.RARE)
     assert [name for name in looked_for if not any(pattern.fullmatch(name) for pattern in patterns)] == []
     assert [pattern for pattern in patterns if not any(pattern.fullmatch(name) for name in all_names)] == []

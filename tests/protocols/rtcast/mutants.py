@@ -21,9 +21,10 @@ from plainchant.protocols.rtcast.admission import Admission
 from plainchant.protocols.rtcast.analysis import NUMBER, Item
 from plainchant.protocols.rtcast.entrance import Entrance
 from plainchant.protocols.rtcast.gaps import Gaps
+from plainchant.protocols.rtcast.inquiry import Inquiry
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.order import Order, Place
-from plainchant.protocols.rtcast.packets import Ask, Asked, Change, Data, Here, JoinAck, Reclaim
+from plainchant.protocols.rtcast.packets import Ask, Asked, Change, Data, Here, JoinAck, Reclaim, Refuse, Where
 from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.protocols.rtcast.ring import TOKEN, Ring
 from plainchant.protocols.rtcast.sponsor import Sponsor
@@ -51,22 +52,27 @@ mutant = MUTANTS.replaces
 # --- turns and crashes (4.1 to 4.3) -----------------------------------------------------------------------------------
 
 
-def _goes_by_itself(self: Ring) -> None:
-    """Nobody is asked; it is as if somebody had answered that it knows of nothing."""
-    self._probing = True
-    self._answers.clear()
-    self._answers[""] = Here(self.group, self.name, self.heard_visit, self.heard_visit, "", 0, ())
-    self._probed()
+def _nothing_more(ring: Ring) -> Here:
+    """The answer of a member that knows of nothing more."""
+    return Here(ring.group, ring.name, ring.heard_visit, ring.heard_visit, "", 0, (), ring.number)
 
 
-mutant("nobody is asked where the token is", Ring, "_probe")(_goes_by_itself)
-mutant("everyone times out P after its own turn", Ring, "_probe")(_goes_by_itself)
+def _goes_by_itself(self: Inquiry) -> None:
+    """No member is asked; it is as if one had answered that it knows of nothing."""
+    self.is_open = True
+    self.answers.clear()
+    self.answers[""] = _nothing_more(self._ring)
+    self.decide()
+
+
+mutant("nobody is asked where the token is", Inquiry, "ask")(_goes_by_itself)
+mutant("everyone times out P after its own turn", Inquiry, "ask")(_goes_by_itself)
 
 
 @mutant("everyone times out P after its own turn", Ring, "_arm")
 def _after_own_turn(self: Ring) -> None:
     if self.name and not self._phase and self.me in self.ring:
-        self._set(TOKEN, max((self._spoke_at or self._heard_at) + self.rotation, self.host.now))
+        self.set_due(TOKEN, max((self._spoke_at or self.heard_at) + self.rotation, self.host.now))
 
 
 @mutant("all wait for the token equally long", Interface, "patience")
@@ -74,18 +80,19 @@ def _no_distance(self: Interface, holds: Sequence[int]) -> int:
     return 4 * (holds[0] + self.delay_max + self.slack)
 
 
-@mutant("all silent members are eliminated", Ring, "_silent")
-def _all_silent(self: Ring, path: Sequence[ProcessId]) -> list[ProcessId]:
+@mutant("all silent members are eliminated", Inquiry, "silent")
+def _all_silent(self: Inquiry, path: Sequence[ProcessId]) -> list[ProcessId]:
     if not _SILENT(self, path):
         return []
+    ring = self._ring
     return [
         process
-        for process in self.ring
-        if process != self.me and ((beat := self._beats.get(process)) is None or beat.visit <= self.visit)
+        for process in ring.ring
+        if process != ring.me and ((beat := ring.beats.get(process)) is None or beat.visit <= ring.visit)
     ]
 
 
-_SILENT = Ring._silent
+_SILENT = Inquiry.silent
 
 
 @mutant("the last number of an eliminated member is not compared", Order, "_explained")
@@ -106,20 +113,21 @@ def _more_is_fine(self: Order, change: Change, ahead: int) -> Place:
     return _EXPLAINED(self, msgspec.structs.replace(change, out=known, after=max(change.after, self.visit)), ahead)
 
 
-@mutant("an elimination names only what its sender has", Ring, "_last_of")
-def _own_vector(self: Ring, process: ProcessId) -> int:
-    assert self.order is not None
-    return self.order.seqs.get(process, self.parameters.numbers - 1)
+@mutant("an elimination names only what its sender has", Inquiry, "_last_of")
+def _own_vector(self: Inquiry, process: ProcessId) -> int:
+    order = self._ring.order
+    assert order is not None
+    return order.seqs.get(process, self._ring.parameters.numbers - 1)
 
 
-@mutant("the deaf does not halt", Ring, "_probed")
-def _deaf_goes_on(self: Ring) -> None:
-    if not self._answers:
-        self._answers[""] = Here(self.group, self.name, self.heard_visit, self.heard_visit, "", 0, ())
-    _PROBED(self)
+@mutant("the deaf does not halt", Inquiry, "decide")
+def _deaf_goes_on(self: Inquiry) -> None:
+    if not self.answers:
+        self.answers[""] = _nothing_more(self._ring)
+    _DECIDE(self)
 
 
-_PROBED = Ring._probed
+_DECIDE = Inquiry.decide
 
 
 @mutant("who does not hear itself goes on", Ring, "_check_own")
@@ -136,13 +144,13 @@ def _not_brought_back(self: Gaps) -> None:
     """They come by the network or not at all."""
 
 
-@mutant("a minority goes on", Ring, "_may_go_on")
-def _may_always_go_on(self: Ring, silent: Sequence[ProcessId]) -> bool:
+@mutant("a minority goes on", Inquiry, "_may_go_on")
+def _may_always_go_on(self: Inquiry, silent: Sequence[ProcessId]) -> bool:
     return True
 
 
-@mutant("r = 0: who stands alone with what it has heard goes on", Ring, "_stands_alone")
-def _never_alone(self: Ring, silent: Sequence[ProcessId]) -> bool:
+@mutant("r = 0: who stands alone with what it has heard goes on", Inquiry, "_stands_alone")
+def _never_alone(self: Inquiry, silent: Sequence[ProcessId]) -> bool:
     return False
 
 
@@ -164,6 +172,47 @@ def _never_old(self: Ring, source: ProcessId, at: int, kind: str) -> bool:
 @mutant("numbers do not roll over", Order, "ahead")
 def _plain_difference(self: Order, one: int, other: int) -> int:
     return one - other
+
+
+# --- one medium for all -----------------------------------------------------------------------------------------------
+
+
+@mutant("all ask at once", Inquiry, "_make_way")
+@mutant("all ask, and there is no time for answers", Inquiry, "_make_way")
+def _no_way_made(self: Inquiry, source: ProcessId, *, is_ahead: bool) -> None:
+    """A member asks though one before it does so already."""
+
+
+@mutant("there is no time for answers", Interface, "probe")
+@mutant("all ask, and there is no time for answers", Interface, "probe")
+def _round_trip(self: Interface, ring: Sequence[ProcessId]) -> int:
+    return 2 * self.delay_max + self.slack
+
+
+@mutant("all answers are whole", Inquiry, "_answer")
+def _whole(self: Inquiry, source: ProcessId, where: Where) -> None:
+    _ANSWER(self, source, msgspec.structs.replace(where, whole=True))
+
+
+_ANSWER = Inquiry._answer
+
+
+@mutant("the deaf are answered at once", Inquiry, "_stands_still")
+def _always_still(self: Inquiry, source: ProcessId, where: Where) -> bool:
+    return True
+
+
+def _never_silent(self: Ring) -> bool:
+    return False
+
+
+mutant("a ring of one speaks before there is a group", Ring, "_is_silent")(property(_never_silent))
+
+
+@mutant("a joiner takes no offer", Entrance, "refused")
+def _takes_no_offer(self: Entrance, packet: Refuse) -> None:
+    if packet.ring == self._asked:
+        self._fail(packet.text)
 
 
 # --- omissions and retransmission (4.2, 4.6) --------------------------------------------------------------------------
@@ -319,8 +368,10 @@ def _printed(self: Interface, ring: Sequence[ProcessId], holds: Sequence[int]) -
 
 
 def _without(*names: str) -> Any:
-    def overhead(parameters: Parameters, interface: Interface, max_packet: int) -> tuple[Item, ...]:
-        return tuple(item for item in _OVERHEAD(parameters, interface, max_packet) if not item.name.startswith(names))
+    def overhead(
+        parameters: Parameters, interface: Interface, max_packet: int, ring: Sequence[ProcessId] = ()
+    ) -> tuple[Item, ...]:
+        return tuple(item for item in _OVERHEAD(parameters, interface, max_packet, ring) if not item.name.startswith(names))
 
     return overhead
 
@@ -332,9 +383,9 @@ mutant("admission without anything that the ring sends", analysis, "overhead")(_
 
 
 @mutant("admission under the old P after a vote", Admission, "rotation")
-def _old_rotation(self: Admission, period: int) -> None:
+def _old_rotation(self: Admission, period: int, ring: Sequence[ProcessId] = (), hold: int = 0) -> None:
     known = self._turn.rotation if self._turn is not None and self._is_in else period
-    _ROTATION(self, min(period, known))
+    _ROTATION(self, min(period, known), ring, hold)
 
 
 _ROTATION = Admission.rotation

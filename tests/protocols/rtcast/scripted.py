@@ -26,12 +26,17 @@ class Script:
     stops: Mapping[ProcessId, str] = dataclasses.field(default_factory=dict)
 
     def violated(self, outcome: Outcome) -> list[str]:
-        """The promises that are not kept, ``halted`` if others stop than those who have to, and ``taken back`` if what was
-        promised is not any more."""
+        """The promises that are not kept, ``halted`` if others stop than those that have to, ``shut out`` if a joiner is refused,
+        ``apart`` if those that are left are not together, and ``taken back`` if what was promised is not any more."""
         stopped = {row["process"]: row["detail"]["reason"] for row in outcome.rows("crash") if row["detail"].get("by") != "fault"}
         names = outcome.broken()
         if stopped != dict(self.stops):
             names.append("halted")
+        if outcome.shut_out():
+            names.append("shut out")
+        last = {row["process"]: tuple(row["members"]) for row in outcome.rows("view")}
+        if len({last.get(row["process"]) for row in outcome.rows("end")}) > 1:
+            names.append("apart")
         if outcome.taken_back():
             names.append("taken back")
         return names
@@ -114,7 +119,66 @@ REACHES_A = 1
 """The same, to a, where c dies as the second."""
 _ELIMINATOR_DIES = (_crash("b", 100), Fault(kind="crash", process="c", at=_time(117.5), mid_broadcast=True))
 
+NEAR = Network(delay=Delay("constant", _time(1.9)), bandwidth=BANDWIDTH, shared=True, wire=True)
+"""One medium of 10 Mbit/s on which packets have their real size and take nearly d_max."""
+
+
+def _sixteen(
+    name: str, *faults: Fault, r: int = 1, later: tuple[ProcessId, ...] = (), network: Network = NEAR, size: int = 16
+) -> Scenario:
+    """Sixteen members on one medium."""
+    members = tuple(f"p{number}" for number in range(size))
+    return Scenario(
+        protocol="rtcast",
+        name=name,
+        duration=_time(1500),
+        drain=Duration(10 * SECOND),
+        members=members,
+        later=later,
+        groups={GROUP: members},
+        parameters={"retransmissions": r, "header": 64 + network.header},
+        fault=faults,
+        workload=(Workload(rate=5.0, size=20),),
+        network=network,
+    )
+
+
+_SEVENTEENTH = Fault(kind="join", at=_time(1050), process="q")
+
+
+def _deaf(process: ProcessId, at: float, length: float) -> Fault:
+    return Fault(kind="cut", at=_time(at), target=process, length=_time(length))
+
+
 SCENARIOS: Mapping[str, Script] = {
+    # One of sixteen dies: its successor asks, fifteen answer, and their answers are on the medium that the token needs.
+    "one of sixteen dies, r = 0": Script(_sixteen("sixteen-0", _crash("p5", 1050), r=0)),
+    "one of sixteen dies, r = 1": Script(_sixteen("sixteen-1", _crash("p5", 1050))),
+    "one of sixteen dies, large headers": Script(
+        _sixteen("sixteen-headers", _crash("p5", 1050), network=dataclasses.replace(NEAR, header=64))
+    ),
+    "a seventeenth joins": Script(_sixteen("seventeen", _SEVENTEENTH, later=("q",))),
+    "a seventeenth joins, large headers": Script(
+        _sixteen("seventeen-headers", _SEVENTEENTH, later=("q",), network=dataclasses.replace(NEAR, header=64))
+    ),
+    # It asks again and again while the ring turns, and fifteen could answer.
+    "one of sixteen is deaf": Script(
+        _sixteen("deaf-of-sixteen", _deaf("p5", 1050, 400), network=dataclasses.replace(NEAR, header=64)), {"p5": "deaf"}
+    ),
+    # Each packet takes 64 bytes more on the wire: thirty rings of one that speak all the time would fill the medium.
+    "thirty find each other": Script(_sixteen("thirty-find", network=dataclasses.replace(NEAR, header=64), size=30)),
+    # dan has left, P is kept, and gus asks for more of it than there is: the others' promises do not allow a larger P.
+    "a joiner is offered less": Script(
+        _scenario(
+            "offered",
+            "abcd",
+            {"retransmissions": 0, "hold": _time(12), "holds": dict.fromkeys("abcd", _time(4)), "reclaim_after": _time(10_000)},
+            (Fault(kind="leave", at=_time(400), process="d"), Fault(kind="join", at=_time(700), process="q")),
+            Workload(senders=("a", "b"), rate=8.0, size=64, deadline=_time(100)),
+            later="q",
+            duration=2500,
+        ),
+    ),
     # h hears nothing of d's heartbeats for some rotations, and everybody else does; then f and g die, and h times out.
     "Fig. 5": Script(
         _scenario(
@@ -158,7 +222,7 @@ SCENARIOS: Mapping[str, Script] = {
             "unfinished",
             "abcd",
             {"retransmissions": 0, "heartbeats": 1, "hold": _time(8)},
-            (_omit("d", "b", "Data", 114.8), *(_omit(process, "b", "Beat", 112) for process in "acd"), _crash("b", 116)),
+            (_omit("d", "b", "Data", 122.5), *(_omit(process, "b", "Beat", 120) for process in "acd"), _crash("b", 124)),
             Workload(senders=("b",), rate=60.0, burst=3, size=1300, count=9, start=_time(60)),
             Workload(senders=("a", "d"), rate=20.0),
             network=SHARED,
@@ -199,7 +263,7 @@ SCENARIOS: Mapping[str, Script] = {
         _scenario(
             "slow-request",
             "abcd",
-            {"idle_hold": _time(0.2)},
+            {"idle_hold": _time(0.4)},
             (_omit("a", "d", "Data", 80),),
             duration=110,
             network=Network(delay=Delay("constant", _time(0.1)), link=(_slow("a", "d"), _slow("d", "a"))),

@@ -128,7 +128,7 @@ class Outcome(sweeping.Outcome):
             return [name for name in names if name not in TIMES]
         if self.halted():
             names.append("halted")
-        if self._shut_out():
+        if self.shut_out():
             names.append("shut out")
         if self._undetected():
             names.append("undetected")
@@ -151,7 +151,8 @@ class Outcome(sweeping.Outcome):
         """Why processes stopped that nobody made to."""
         return [row["detail"]["reason"] for row in self.rows("crash") if row["detail"].get("by") != "fault"]
 
-    def _shut_out(self) -> list[ProcessId]:
+    def shut_out(self) -> list[ProcessId]:
+        """Processes that asked to be let in and were refused for good."""
         return [row["process"] for row in self.rows("refused")]
 
     def taken_back(self) -> list[str]:
@@ -380,7 +381,7 @@ def _streams(
     interface = Interface(declared)
     ring = (*members, *later)
     rotation = interface.rotation(ring, [interface.hold(process) for process in ring])
-    turn = Turn(declared, members[0], rotation, max_packet)
+    turn = Turn(declared, members[0], rotation, max_packet, ring)
     loads = []
     share = random.choice((0.5, 0.9)) if family == "deadlines" else 0.5
     for number in range(count := random.choice((1, 2))):

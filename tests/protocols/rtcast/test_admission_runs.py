@@ -29,9 +29,9 @@ hold = "6ms"
 retransmissions = 0
 
 [[workload]]
-rate = 12
+rate = 10
 size = 1200
-deadline = "83ms"
+deadline = "93ms"
 arrivals = "regular"
 start = "300ms"
 
@@ -47,7 +47,7 @@ start = "300ms"
 senders = ["p3", "p1"]
 rate = 150
 size = 1300
-deadline = "90ms"
+deadline = "100ms"
 arrivals = "poisson"
 start = "300ms"
 

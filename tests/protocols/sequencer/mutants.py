@@ -15,11 +15,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from plainchant.core.model import Batch, ProcessId, Reason
-from plainchant.protocols.sequencer.election import Election
+from plainchant.protocols.sequencer import election
+from plainchant.protocols.sequencer.calling import Calling
+from plainchant.protocols.sequencer.election import Election, Rebuild
+from plainchant.protocols.sequencer.hearing import Hearing
 from plainchant.protocols.sequencer.log import Log
 from plainchant.protocols.sequencer.member import Member
 from plainchant.protocols.sequencer.office import Office
 from plainchant.protocols.sequencer.packets import AckCommit, Broadcast, Change, Entry
+from plainchant.protocols.sequencer.parameters import Parameters
 from plainchant.protocols.sequencer.pause import Pause
 from plainchant.protocols.sequencer.requests import Requests
 from plainchant.protocols.sequencer.standing import NO_EPOCH, Standing
@@ -27,6 +31,7 @@ from plainchant.protocols.sequencer.watch import Watch
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
 from . import sweep
+from .cases import CASES
 
 SEEDS = 504
 """The ordinary sweep: a mutant has to be caught within it."""
@@ -34,7 +39,7 @@ SEEDS = 504
 
 def attempt(row: Row, applied: Applied) -> list[str]:
     with applied():
-        return sweep.run(row["seed"]).violated
+        return CASES[row["scenario"]]() if "scenario" in row else sweep.run(row["seed"]).violated
 
 
 MUTANTS = Mutants(Path(__file__).with_name("mutants.toml"), attempt, searched=SEEDS)
@@ -49,6 +54,11 @@ _OPEN = Office.open
 _ON_ACK_COMMIT = Office._on_ack_commit
 _BEGIN_AT = Log.begin_at
 _TICK = Watch.tick
+_ELECTION_INIT = Election.__init__
+_KEEP = Hearing.keep
+_MAY_BE_HELD = Rebuild._may_be_held
+_MISSING = Log.missing
+_DECIDED = Office._decided
 
 
 # --- members ------------------------------------------------------------------------------------------------------------
@@ -63,9 +73,9 @@ def _hears_all(self: Member, source: ProcessId, packet: Broadcast) -> None:
 
 
 @mutant("a promise binds nobody", Member, "step_down")
-def _still_listens(self: Member, epoch: int, promised_to: ProcessId) -> None:
+def _still_listens(self: Member, epoch: int, promised_to: ProcessId, pace: int = 0) -> None:
     listening = self.listening
-    _STEP_DOWN(self, epoch, promised_to)
+    _STEP_DOWN(self, epoch, promised_to, pace)
     self.listening = listening
 
 
@@ -216,10 +226,10 @@ def _never_alone(self: Office) -> Reason | None:
     return None
 
 
-@mutant("silence goes unnoticed", Office, "_look_for_silence")
-def _never_suspects(self: Office, now: int) -> None:
-    for process in self.others:
-        self._suspects.pop(process, None)
+@mutant("silence goes unnoticed", Hearing, "look")
+def _never_suspects(self: Hearing, now: int) -> None:
+    for process in self._heard:
+        self.suspects.pop(process, None)
 
 
 @mutant("a new view keeps the dead", Office, "_staying")
@@ -239,6 +249,56 @@ def _with_gaps(self: Election, process: ProcessId) -> tuple[int, int]:
 @mutant("first voter instead of longest history", Election, "_history")
 def _all_alike(self: Election, process: ProcessId) -> tuple[int, int]:
     return 0, 0
+
+
+@mutant("coordinators do not yield", Election, "yields_to")
+def _never_yields(self: Election, source: ProcessId) -> bool:
+    return False
+
+
+@mutant("coordinators do not yield", Calling, "defer")
+def _never_defers(self: Calling) -> None:
+    """Its own trial may be over first."""
+
+
+@mutant("coordinators do not yield", election, "next_epoch")
+def _without_rank(latest: int, rank: int, members: int) -> int:
+    return latest + 1
+
+
+@mutant("the dead sequencer is waited for", Election, "__init__")
+def _none_missed(self: Election, *parts: Any, **named: Any) -> None:
+    _ELECTION_INIT(self, *parts, **named | {"missed": frozenset()})
+
+
+@mutant("an election has no pace", Election, "_keep_pace")
+def _no_pace(self: Election) -> None:
+    """Round trips are short."""
+
+
+@mutant("rebuilding gives up after three rounds", Rebuild, "_may_be_held")
+def _three_rounds(self: Rebuild, number: int) -> bool:
+    self._rounds = getattr(self, "_rounds", 0) + 1  # type: ignore[attr-defined]
+    return self._rounds <= 3 and _MAY_BE_HELD(self, number)  # type: ignore[attr-defined]
+
+
+@mutant("first contact has no patience", Hearing, "keep")
+def _missed_at_once(self: Hearing, members: tuple[ProcessId, ...]) -> None:
+    self._first = 0
+    _KEEP(self, members)
+
+
+@mutant("one gap at a time", Log, "missing")
+def _first_gap(self: Log, most: int) -> list[tuple[int, int]]:
+    return _MISSING(self, most)[:1]
+
+
+mutant("survivors need a majority", Parameters, "any_survivor")(property(lambda self: False))
+
+
+@mutant("survivors do not wait for each other", Office, "_decided")
+def _decided_alone(self: Office) -> bool:
+    return self._any_survivor or _DECIDED(self)
 
 
 if __name__ == "__main__":

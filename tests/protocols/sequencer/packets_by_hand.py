@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from plainchant.core.model import MS, Packet, ProcessId, Reason
-from plainchant.protocols.sequencer.packets import Elected, Fetch, Held, Invite, Promise, Refuse
+from plainchant.protocols.sequencer.packets import Elected, Fetch, Held, Invite, Lacks, Promise, Refuse
 from tests.protocols.sequencer.by_hand import GROUP, MOST_TIMERS, ByHand, Choice, Letter, nothing
 
-ELECTION: tuple[type[Packet], ...] = (Invite, Promise, Refuse, Elected, Fetch, Held)
-MOST_ROUNDS = 16
-"""A vote is over after so many rounds of invitations."""
+ELECTION: tuple[type[Packet], ...] = (Invite, Promise, Refuse, Elected, Fetch, Held, Lacks)
+MOST_ROUNDS = 64
+"""A vote is over after at most this number of rounds of invitations."""
 
 
 def outside(*names: ProcessId) -> Choice:

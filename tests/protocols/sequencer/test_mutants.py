@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pytest
 
+from .cases import CASES
 from .mutants import MUTANTS
 
 
 def test_the_table_says_of_every_mutant_what_catches_it_or_why_it_survives() -> None:
-    MUTANTS.check_table()
+    MUTANTS.check_table(scenario=CASES)
     assert len(MUTANTS.survivors) <= 2
 
 

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from plainchant.lab.live.process import LiveError, Process
 from plainchant.live.memory.server import MailboxServer
-from plainchant.live.scenarios.process import LiveError, Process
 
 from .trend import Floor, Trend, trend
 

@@ -12,6 +12,11 @@ state of the network (loss, duplicates, overtaking, damage, delay, sometimes a n
 cut off in this round, so that there is somebody whose files and memory can be watched for all of it. In another round it is
 somebody else.
 
+Two faults are in every round besides those that are drawn from rates: a *long stop*, longer than every time-out of the protocol
+where the round is long enough, and a *reader that stops*: the application of a member takes no messages for as long. They happen
+one after the other, to members that are not steady, and the round goes on after them. The others have to go on meanwhile
+(``progress``).
+
 How long rounds are follows from the time that was asked for, and from nothing else: the same options are the same rounds. What a
 round takes besides its traffic (starting, getting quiet, verifying) is reckoned with :data:`BESIDE`.
 """
@@ -24,15 +29,21 @@ from random import Random
 from types import MappingProxyType
 from typing import Final
 
-from plainchant.core.model import UsageError
+from plainchant.core.model import SECOND, Duration, UsageError
 from plainchant.protocols.registry import protocols
 from plainchant.scenario import Scenario, parse
+from plainchant.scenario.model import Fault
 
 LONGEST: Final = 120.0
 """Seconds of traffic of a round. Its trace is verified as a whole, so it must not be too large."""
 SHORTEST: Final = 4.0
 BESIDE: Final = 20.0
 """Seconds that a round takes besides its traffic, on a machine with two cores."""
+
+LONG: Final = 12.0
+"""Seconds of a long stop, and of a reader that stops, in rounds that are long enough; else a fifth of the round."""
+UNREAD: Final = 100
+"""Messages of a group that wait at a reader that stops, when its protocol is told."""
 
 _COMMON: Final = """
 [random]
@@ -270,7 +281,20 @@ class Round:
         overrides.append(f"random.steady={list(steady)}")
         if diet.packets:
             overrides += _network(diet, drawn)
-        return parse(diet.text, f"chaos of {self.protocol}", overrides)
+        scenario = parse(diet.text, f"chaos of {self.protocol}", overrides)
+        others = [member for member in plain.members if member not in steady]
+        return dataclasses.replace(scenario, fault=(*scenario.fault, *_long_faults(others, self.seconds, drawn)))
+
+
+def _long_faults(members: Sequence[str], seconds: float, drawn: Random) -> tuple[Fault, Fault]:
+    """A long stop and a reader that stops, in either order, each in its own half of the round."""
+    length = Duration(round(min(LONG, seconds / 5) * SECOND))
+    first, second = drawn.sample(members, 2)
+    stop = Fault(kind="pause", process=first, length=length)
+    unread = Fault(kind="sluggish", process=second, length=length, count=UNREAD)
+    early, late = drawn.sample([stop, unread], 2)
+    begins = [Duration(round(share * seconds * SECOND)) for share in (0.1, 0.5)]
+    return dataclasses.replace(early, at=begins[0]), dataclasses.replace(late, at=begins[1])
 
 
 def _network(diet: Diet, drawn: Random) -> list[str]:

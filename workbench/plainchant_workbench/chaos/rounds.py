@@ -33,10 +33,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plainchant.core.names import place_of
+from plainchant.lab.live.crew import COMPLAINTS
+from plainchant.lab.live.supervisor import LiveSummary, supervise
 from plainchant.lab.properties import Verification, verify
 from plainchant.lab.properties.accepted import AcceptedOnce, accepted_once
-from plainchant.live.scenarios.crew import COMPLAINTS
-from plainchant.live.scenarios.supervisor import LiveSummary, supervise
 from plainchant.protocols.registry import describe
 from plainchant.scenario import Scenario, dump
 from plainchant.trace import read

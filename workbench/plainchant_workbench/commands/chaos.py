@@ -20,8 +20,8 @@ from plainchant import __version__
 from plainchant.cli.console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded, moving_line, output, plain_table
 from plainchant.cli.output import refuse_occupied
 from plainchant.core.model import UsageError
+from plainchant.lab.live.process import LiveError
 from plainchant.lab.properties import Verification
-from plainchant.live.scenarios.process import LiveError
 
 from ..chaos.figures import MIB, Figure
 from ..chaos.plan import DIETS, LONGEST, SHORTEST, Round, rounds
@@ -158,7 +158,7 @@ def _own_growth(files: Sequence[int]) -> str:
 
 
 def _tell_plan(wanted: Sequence[Round], *, as_json: bool) -> None:
-    from plainchant.live.scenarios.supervisor import stretched
+    from plainchant.lab.live.supervisor import stretched
 
     faults = {each: Counter(fault.kind for fault in stretched(each.scenario(), 1.0).fault) for each in wanted}
     if as_json:

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, Final
 
 from plainchant.core.model import MS, Duration
+from plainchant.lab.live.faulty import FaultyTransport
 from plainchant.live.ports import free_ports
-from plainchant.live.scenarios.faulty import FaultyTransport
 from plainchant.live.transport import Address, Data, MakeTransport, Transport
 from plainchant.live.udp import LARGEST, UdpTransport
 from plainchant.scenario.model import Delay, Network

@@ -74,15 +74,27 @@ def test_without_fencing_both_go_on() -> None:
 
 
 def test_a_distributor_that_was_stopped_steps_down() -> None:
-    """n1.r does nothing for 900 ms: n1 is taken for crashed, its member has to halt, and its distributor is one no more."""
+    """n1.a is alone on its node and does nothing for 900 ms: n1 counts as crashed, and its distributor is one no more."""
     run = simulate(
         "n1.a n2.a n3.a", *(messages(f"{node}.a", 200, 30, rate=20) for node in ("n1", "n2", "n3")),
-        relays="n1.r n1.t n2.r n3.r", until=2000, faults=[fault("pause", 300, process="n1.r", length=900)],
+        relays="n2.r n3.r", networked=("n1.a", "n2.r", "n3.r"), until=2000,
+        faults=[fault("pause", 300, process="n1.a", length=900)],
     )  # fmt: skip
     assert run.is_good
     assert run.halted() == ["n1.a"]
     assert run.delivered("n2.a") == run.delivered("n3.a")
     assert {("n2.a", 30), ("n3.a", 30)} <= set(run.delivered("n2.a"))
+
+
+def test_a_distributor_that_hangs_costs_its_node_nothing() -> None:
+    """n1.r distributes, relays for n1 and hangs. n1.t relays in its place, and no member halts."""
+    run = simulate(
+        "n1.a n2.a n3.a", *(messages(f"{node}.a", 200, 30, rate=20) for node in ("n1", "n2", "n3")),
+        relays="n1.r n1.t n2.r n3.r", until=2000, faults=[fault("pause", 300, process="n1.r", length=900)],
+    )  # fmt: skip
+    assert run.is_good
+    assert run.halted() == ["n1.r"]
+    assert len(run.delivered("n1.a")) == 90
 
 
 def test_who_gets_no_answers_chooses_another_distributor_and_nobody_halts() -> None:

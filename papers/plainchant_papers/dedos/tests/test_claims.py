@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from plainchant_papers.dedos.installation import BYTES, Installation, model, sim
 from plainchant_papers.dedos.lemmas import asked_of, between
 from plainchant_papers.dedos.metered import Run
 from plainchant_papers.dedos.network import loads_of, several
-from plainchant_papers.dedos.towns import SMALLEST, frame_time, town
+from plainchant_papers.dedos.towns import SMALLEST, Plan, frame_time, town
 from plainchant_papers.page import write
+from plainchant_papers.runs import rows_of
 from plainchant_papers.tests.remembered import Altered, Remembering, altered, measured, on_record
 
 test_the_verdict_is_the_one_on_record = on_record(range(96, 109))
@@ -79,6 +81,24 @@ def test_a_lemma_that_is_broken_is_told() -> None:
     assert found.broken[0].startswith("read_is_kept:")
 
 
+@pytest.mark.parametrize("build", [cases.sender_buffer, cases.four_receivers, cases.full_buffer, cases.rebuild, cases.gap])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_situations_of_the_examples_are_there(build: Callable[[], Plan], seed: int) -> None:
+    """What crashes is the relay and distributor, and a receiver that reads late is not excluded."""
+    one = build()
+    run = Run(dataclasses.replace(one, scenario=dataclasses.replace(one.scenario, seed=seed)))
+    assert run.relays(at=cases.AT) == {"n1": "n1.r", "n2": "n2.r"}
+    assert min((row["true_time"], row["process"]) for row in rows_of(run.table, "elect"))[1] == "n1.r"
+    assert list(rows_of(run.table, "suspect")) == []
+    assert run.violated == ()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_first_process_of_each_node_relays(seed: int) -> None:
+    one = Crash("dedos", "relay", 3, 3, after=60.0, seed=seed)
+    assert Run(one.plan()).relays(at=one.at) == {f"n000{number}": f"n000{number}.p01" for number in (1, 2, 3)}
+
+
 def test_a_crash_is_felt_and_noticed() -> None:
     relay, receiver = (recovery_of(Crash("dedos", kind, 3, 3, after=60.0)) for kind in ("relay", "receiver"))
     assert receiver.stall < 2 * receiver.usual < 10 < relay.stall
@@ -86,6 +106,14 @@ def test_a_crash_is_felt_and_noticed() -> None:
     flat = recovery_of(Crash("sequencer", "receiver", 2, 2, after=300.0))
     assert flat.noticed > 100
     assert flat.halted == 0
+
+
+def test_a_full_history_is_felt_and_the_same_load_without_it_is_not() -> None:
+    full = Crash("dedos", "full history", 3, 3, after=60.0)
+    one = full.plan()
+    roomy = dataclasses.replace(one.scenario, parameters={**one.scenario.parameters, "history": 1024})
+    assert recovery_of(full).stall > 10
+    assert max(Run(dataclasses.replace(one, scenario=roomy)).latencies()) < 2000
 
 
 def test_of_two_flat_nodes_none_is_left_and_of_two_with_mailboxes_one() -> None:

@@ -145,7 +145,7 @@ def test_6_3_2_a_refutation_erases_what_is_recorded() -> None:
 def test_6_3_2_vi_is_never_before_its_suspicions() -> None:
     """Packets and time-outs in any order, and crashes: who hears a detection of others suspects all of it, or has removed it."""
     told = []
-    for seed in range(200):
+    for seed in range(600):
         random = Random(seed)
         hands = Changing("a b c d", order=random.choice(["total", "fast", "slow"]))
         timers, loss = random.choice([0.05, 0.2, 0.5]), random.choice([0.0, 0.1, 0.4])
@@ -296,7 +296,7 @@ def test_6_3_2_and_8_suspicions_do_not_wait_for_flow_control(variant: str, goes_
 @pytest.mark.parametrize(("variant", "goes_on"), [("signs of life wait", False), ("", True)], indirect=["variant"])
 def test_6_3_iii_and_8_signs_of_life_do_not_wait_for_flow_control(variant: str, goes_on: bool) -> None:
     """N = 3. The words about c, which do not wait, have taken flow numbers far above what is stable: whatever would tell that
-    they have arrived has a larger one, and waits. A sign of life does not, and tells. If it waits too, b seems to have failed."""
+    they have arrived has a larger one, and waits. A sign of life does not, and tells. If it waits too, all delivery ends."""
     run = simulate(
         {"g": "a b c"},
         Workload(senders=("a",), rate=100.0, count=30),
@@ -304,7 +304,8 @@ def test_6_3_iii_and_8_signs_of_life_do_not_wait_for_flow_control(variant: str, 
         fault=(Fault(kind="crash", process="c", at=Duration(100 * MS)),),
         drain=Duration(3 * SECOND),
     )
-    assert (run.of("view", "a")[-1]["members"] == ["a", "b"]) is goes_on
+    assert run.of("view", "a")[-1]["members"] == ["a", "b"]
+    assert run.summary.quiet is goes_on
     assert (len(run.delivered("b")) == 30) is goes_on
 
 

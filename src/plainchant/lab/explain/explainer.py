@@ -1,23 +1,27 @@
-"""The life of a message, the story of a view change and what became of a process, from the rows of one run.
+"""The life of a message, the story of a view change, what became of a process and why a member stood still, from one run's rows.
 
 An explanation is a list of steps in the order in which they happened, each with what happened and, where the trace says or
 suggests it, because of what; and a conclusion. It works for any protocol's trace: what a trace does not record is left out, and
 what it only suggests is called probable. ``rows`` finds rows, ``why`` derives reasons, ``message`` tells about messages, ``view``
-about views, ``process`` about processes, ``membership`` has the common sentences, ``reading`` brings just the rows that an
-explanation needs from files of any size. What is particular to a protocol is in its own story (``protocols.story``).
+about views, ``process`` about processes, ``standstill`` about waiting, ``membership`` has the common sentences, ``reading``
+brings just the rows that an explanation needs from files of any size. What is particular to a protocol is in its own story
+(``protocols.story``).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from ...protocols.story import Message
+from ..standstills import Standstill, standstills
 from .message import MessageExplainer
 from .process import ProcessExplainer
 from .rows import Rows, Told
+from .standstill import StandstillExplainer, waited_for
 from .view import ViewExplainer, ViewList
 from .why import Why
 
@@ -59,8 +63,17 @@ class Explainer:
     1000000 a delivers it, 1.0 ms after its send
     """
 
-    def __init__(self, table: pa.Table, *, origin: int | None = None, is_whole: bool = True) -> None:
-        """``table`` has the rows of one run, or (not ``is_whole``) those that matter; ``origin`` is when the run began."""
+    def __init__(
+        self,
+        table: pa.Table,
+        *,
+        origin: int | None = None,
+        is_whole: bool = True,
+        stood_still: Sequence[Standstill] | None = None,
+    ) -> None:
+        """``table`` has the rows of one run, or (not ``is_whole``) those that matter; ``origin`` is when the run began;
+        ``stood_still``: its standstills, where they cannot be read off these rows."""
+        self._stood_still = stood_still
         self._rows = Rows(table, origin=origin, is_whole=is_whole)
         self.origin = self._rows.origin
         self._why = Why(self._rows)
@@ -77,6 +90,15 @@ class Explainer:
     def process(self, name: str) -> Explanation:
         """What became of a process, and if it stopped, why."""
         return _explanation(ProcessExplainer(self._rows, self._why, name).tell())
+
+    def standstill(self, process: str | None = None) -> Explanation:
+        """Why a process, or the one that did so longest, delivered nothing while a message waited."""
+        found = self._stood_still if self._stood_still is not None else standstills(self._rows.table)
+        return _explanation(StandstillExplainer(self._rows, self._why, found, process).tell())
+
+    def waited_for(self, standstill: Standstill) -> str:
+        """What a member waited for, in a few clauses."""
+        return waited_for(self._rows, self._why, standstill)
 
     def view(self, group: str, number: int, process: str | None = None) -> Explanation:
         """The story of how a view came to be; ``process`` says whose, if several concurrent views go by that number."""

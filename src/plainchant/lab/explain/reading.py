@@ -23,6 +23,8 @@ from ...protocols.story import Message
 from ...trace.reader import conform, find_files
 from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ...trace.validation import validate
+from ..standstills import COLUMNS as MEASURED
+from ..standstills import KINDS, standstills
 from .explainer import Explainer
 from .rows import COLUMNS
 
@@ -65,10 +67,11 @@ def explainer_of(
     message: Message | None = None,
     view: tuple[str, int | None] | None = None,
     process: str | None = None,
+    is_standstill: bool = False,
     small: int = SMALL,
 ) -> Found:
     """The explainer for a question about a message, a view or a process of one run; ``run`` may be left out if there is but one.
-    A view without a number stands for all of its group, to be listed."""
+    A view without a number stands for all of its group, to be listed. ``is_standstill``: why the process, or any, stood still."""
     dataset = _open(path)
     run = _choose(dataset, run)
     of_run = pc.field("run") == run
@@ -79,6 +82,8 @@ def explainer_of(
             raise MalformedTrace(malformed)
         return Found(run, Explainer(table), True)
     origin, is_global = _begin(dataset, of_run)
+    if is_standstill:
+        return _standing(dataset, run, process, origin)
     group = message[0] if message is not None else view[0] if view is not None else ""
     about = ~pc.field("kind").isin(_COMMON)
     if message is not None or (view is not None and view[1] is not None):
@@ -98,6 +103,21 @@ def explainer_of(
         about = about | again | (pc.field("process") == process) | (pc.field("sender") == process)
     table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
     return Found(run, Explainer(table, origin=origin, is_whole=False), False)
+
+
+def _standing(dataset: ds.Dataset, run: str, process: str | None, origin: int) -> Found:
+    """The standstills of a large run, and the rows around the longest."""
+    of_run = pc.field("run") == run
+    told = pc.field("kind").isin(KINDS)
+    found = standstills(dataset.to_table(columns=list(MEASURED), filter=of_run & told))
+    about = ~pc.field("kind").isin(_COMMON)
+    for longest in [each for each in found if process in (None, each.process)][:1]:
+        moment = pc.coalesce(pc.field("true_time"), pc.field("time"))
+        within = (moment >= longest.since) & (moment <= longest.until)
+        about = about | (within & pc.field("group").is_valid() & (pc.field("group") == longest.group))
+        about = about | (pc.field("kind").isin(["block", "unblock"]) & (moment <= longest.until))
+    table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
+    return Found(run, Explainer(table, origin=origin, is_whole=False, stood_still=found), False)
 
 
 def _open(path: str | Path) -> ds.Dataset:
@@ -179,7 +199,9 @@ def _moments(dataset: ds.Dataset, wanted: Any) -> list[int]:
 
 
 def _own_messages(message: Message) -> Any:
-    """The sender's sends, and deliveries of its own messages: they tell which of its batches is which."""
+    """The sender's sends, and deliveries of its own messages: they tell which of its batches is which. What it accepted from its
+    application is counted to find the message, because ``accept`` rows have no number."""
     group, sender, seq = message
-    own = (pc.field("process") == sender) & (pc.field("sender") == sender) & (pc.field("group") == group)
-    return own & pc.field("kind").isin(["send", "deliver"]) & (pc.field("seq") <= seq)
+    there = (pc.field("process") == sender) & (pc.field("group") == group)
+    own = pc.field("kind").isin(["send", "deliver"]) & (pc.field("sender") == sender) & (pc.field("seq") <= seq)
+    return there & (own | (pc.field("kind") == "accept"))

@@ -459,6 +459,8 @@ def _fault_sentence(row: Event) -> str:
             return f"{row.process} asks to leave"
         case "heal":
             return "the network heals"
+        case "calm":
+            return "no more faults are injected"
         case "over":
             return f"the {row.detail['of']} is over"
     return f"fault: {fault_words(row.detail)}" + (f" at {row.process}" if row.detail.get("fault") == "pause" else "")

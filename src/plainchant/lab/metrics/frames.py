@@ -68,7 +68,7 @@ def measure_frame(trace: DataFrame) -> pa.Table:
 def _measured(trace: DataFrame, events: DataFrame, cells: DataFrame, needs: frozenset[str]) -> pa.Table:
     runs = {row["run"]: row for row in _run_sums(cells).toArrow().to_pylist()}
     delays = _delayed(events, cells, with_receipts="receipts" in needs)
-    tables = [_sums(cells), _story(trace, cells)]
+    tables = [_sums(cells), _story(trace, cells), _standstills(events, cells)]
     if "turns" in needs:
         rotations = _rotations(trace)
         delays = delays.unionByName(rotations)
@@ -139,7 +139,7 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 def _timed(trace: DataFrame, *, with_sends: bool = False) -> DataFrame:
     """The rows with ``clock``, and with ``latency`` at deliveries of which it is known when they were sent."""
-    columns = ("seq", "kind", "sent", "rank", "size", "packets", "deadline", "time", "true_time")
+    columns = ("index", "seq", "kind", "sent", "rank", "size", "packets", "deadline", "time", "true_time")
     is_rejection = (F.col("kind") == "reject") & F.get_json_object("detail", "$.stream").isNotNull()
     is_against = (F.col("kind") == "decide") & (F.get_json_object("detail", "$.decision") == "0")
     told = {"is_rejection": is_rejection, "is_against": F.coalesce(is_against, F.lit(False))}
@@ -175,6 +175,7 @@ def _cells(events: DataFrame) -> DataFrame:
         F.count_if("is_against").alias("against_rows"),
         F.max("time").alias("last_time"),
         F.max("true_time").alias("last_true_time"),
+        F.max("clock").alias("last_clock"),
         F.count_if(deliver & size.isNull()).alias("unsized_deliveries"),
         F.count_if(send & size.isNull()).alias("unsized_sends"),
         F.sum(F.when(deliver, size)).alias("delivered_bytes"),
@@ -277,6 +278,45 @@ def _work(trace: DataFrame) -> DataFrame:
     took = F.get_json_object("detail", "$.took_ns")
     value = F.when(took.rlike("^-?[0-9]{1,18}$"), took.cast("bigint"))
     return told.select(*_GROUP, name.alias("name"), value.alias("value")).where(F.col("value").isNotNull())
+
+
+def _standstills(events: DataFrame, cells: DataFrame) -> DataFrame:
+    """The longest time in which a member delivers nothing although a message waits for it (``lab.standstills`` defines it)."""
+    member = [*_GROUP, "process"]
+    history = Window.partitionBy(*member)
+    told = events.where(F.col("group").isNotNull())
+    accepts = told.where(F.col("kind") == "accept").select(
+        *member,
+        F.row_number().over(history.orderBy("index")).cast("bigint").alias("seq"),
+        F.col("clock").alias("handed_in"),
+    )
+    delivers = told.where(F.col("kind") == "deliver")
+    own = accepts.withColumn("sender", F.col("process"))
+    waits = F.coalesce("handed_in", F.col("clock") - F.col("latency"))
+    delivers = delivers.join(own, on=[*member, "sender", "seq"], how="left").select(
+        *member, "sender", "seq", "index", "clock", waits.alias("waits")
+    )
+    # In descending order, for Spark recomputes a frame that ends with the partition for each row.
+    later = history.orderBy(F.desc("index")).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    pending = delivers.select(
+        *member,
+        "clock",
+        F.lag("clock").over(history.orderBy("index")).alias("before"),
+        F.min("waits").over(later).alias("pending"),
+    ).where(F.col("pending").isNotNull())
+    between = pending.select(*_GROUP, (F.col("clock") - F.greatest("before", "pending")).alias("took"))
+    sends = told.where((F.col("kind") == "send") & F.col("seq").isNotNull())
+    sends = sends.join(accepts.select(*member).distinct(), on=member, how="left_anti")
+    handed = accepts.unionByName(sends.select(*member, "seq", F.col("clock").alias("handed_in")))
+    mine = delivers.where(F.col("sender") == F.col("process")).select(*member, "seq")
+    lacking = handed.join(mine, on=[*member, "seq"], how="left_anti").groupBy(*member).agg(F.min("handed_in").alias("pending"))
+    lacking = lacking.join(told.where(F.col("kind") == "leave").select(*member), on=member, how="left_anti")
+    lasts = delivers.groupBy(*member).agg(F.max("clock").alias("before"))
+    ends = cells.groupBy("run", "process").agg(F.max("last_clock").alias("ends"))
+    after = lacking.join(lasts, on=member, how="left").join(ends, on=["run", "process"], how="inner")
+    last = after.select(*_GROUP, (F.col("ends") - F.greatest("before", "pending")).alias("took"))
+    took = between.unionByName(last).groupBy(*_GROUP).agg(F.max("took").alias("longest"))
+    return took.select(*_GROUP, F.greatest(F.lit(0), "longest").alias("standstill_max_ns"))
 
 
 def _due_sends(trace: DataFrame) -> DataFrame:

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...protocols import registry
+from ..standstills import standstills
 from .arrays import NOTHING, Flags, Integers, coded, integers, look_up, nullable, percentile, sums
 from .details import Detail, decode
 from .realtime import Times
@@ -106,6 +107,9 @@ class _Run:
         bounds = self._bounds()
         has_states = self._has_states(recorded)
         memory = self._memory()
+        standing: dict[str, int] = {}
+        for each in reversed(standstills(self._table)):  # the longest is last
+            standing[each.group] = each.length
         for name in sorted(names):
             group = names.index(name)
             rows = self._rows_in(group)
@@ -124,6 +128,7 @@ class _Run:
                 "unstable_max": self._unstable_max(rows),
                 "blocked_ns": self._blocked(rows) if "unblock" in recorded else None,
                 "sync_ns": self._synchronising(rows) if "sync" in recorded else None,
+                "standstill_max_ns": standing.get(name),
                 "view_changes": self._view_changes(rows),
                 **self._detection(name, rows, failures, evidence),
                 **self._fairness(rows),

@@ -37,6 +37,7 @@ METRICS: Final = pa.schema(
         ("unstable_max", pa.int64()),
         ("blocked_ns", pa.int64()),
         ("sync_ns", pa.int64()),
+        ("standstill_max_ns", pa.int64()),  # a member delivers nothing, and a message waits
         ("view_changes", pa.int64()),
         ("suspicions", pa.int64()),
         ("failures", pa.int64()),

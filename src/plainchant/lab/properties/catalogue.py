@@ -29,6 +29,8 @@ from .order import proof as order_proof
 from .order import reference as order
 from .report import Report
 from .timing import growing as timing_growing
+from .timing import progress as timing_progress
+from .timing import progress_growing, progress_proof
 from .timing import proof as timing_proof
 from .timing import reference as timing
 from .views import growing as views_growing
@@ -92,6 +94,12 @@ CATALOGUE: Final[Mapping[str, Property]] = {
         "messages that are owed and never come, where who owes them has left or parted since",
     ),
     "bounded": Property(timing.bounded, timing_proof.bounded, timing_growing.Bounded, "how long crashes are not detected"),
+    "progress": Property(
+        timing_progress.progress,
+        progress_proof.progress,
+        progress_growing.Progress,
+        "answers to requests, and messages in groups without views, before later deliveries, or of processes with timing faults",
+    ),
     "prompt": Property(order.prompt, order_proof.prompt),
     "replica-agreement": Property(replicas.replica_agreement, without_blocks),
     "dictionary-merge": Property(merged.dictionary_merge, without_blocks),

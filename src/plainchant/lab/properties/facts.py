@@ -180,6 +180,16 @@ class History:
     """Sends and first deliveries, in their order: what happened-before is made of."""
     completed: list[Event] = dataclasses.field(default_factory=list)
     """``sent`` rows about messages of its own. A skeleton has none that count."""
+    accepts: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
+    """Indices of the ``accept`` rows of each group. A skeleton has none."""
+    requests: list[int] = dataclasses.field(default_factory=list)
+    """Indices of the ``request`` rows."""
+    refusals: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
+    """Indices of the ``refused`` rows of each group: requests that were declined."""
+    faults: list[int] = dataclasses.field(default_factory=list)
+    """Indices of the ``fault`` rows."""
+    denied: set[GroupId] = dataclasses.field(default_factory=set)
+    """Groups in which a stream of messages was not admitted, or not any more."""
     rejects: list[Event] = dataclasses.field(default_factory=list)
     blocks: list[Event] = dataclasses.field(default_factory=list)
     views: dict[GroupId, list[Installed]] = dataclasses.field(default_factory=dict)
@@ -252,6 +262,8 @@ class Run:
         self.sends: dict[Message, Event] = {}
         self.promises: list[str] | None = None
         self.bounds: dict[str, int] = {}
+        self.despite: frozenset[str] | None = None
+        """Kinds of fault that are no excuse for ``progress`` while they last; None: no ``start`` row tells."""
         self._views: dict[tuple[GroupId, int, frozenset[ProcessId]], View] = {}
         self._ends: list[dict[str, Any]] = []
         self._deliveries: dict[Message, list[Event]] | None = None
@@ -357,6 +369,9 @@ class Run:
                 self.sends[message] = event
                 history.sends.append(event)
                 history.traffic.append(event)
+            elif kind == "accept":
+                if groups[row] is not None:
+                    history.accepts.setdefault(groups[row], []).append(index)
             elif kind == "view":
                 in_force[groups[row]] = self._install(history, index, row)
                 history.breaks.setdefault(groups[row], []).append(index)
@@ -372,6 +387,8 @@ class Run:
                 _end_stay(history, groups[row], index, row)
                 history.breaks.setdefault(groups[row], []).append(index)
                 taking_part = _is_still_member(history)
+            elif kind == "reject" and seqs[row] is None and groups[row] is not None:
+                history.denied.add(groups[row])
             elif kind in ("reject", "block", "sent") and seqs[row] is not None and groups[row] is not None:
                 message = (groups[row], senders[row], seqs[row])
                 event = Event(name, index, message, in_force.get(groups[row]), row, False)
@@ -389,7 +406,12 @@ class Run:
             elif kind == "crash":
                 history.crashed = True
             elif kind == "fault":
+                history.faults.append(index)
                 history.timing_fault = history.timing_fault or is_timing_fault(columns.detail(row))
+            elif kind == "request" and groups[row] is not None:
+                history.requests.append(index)
+            elif kind == "refused" and groups[row] is not None:
+                history.refusals.setdefault(groups[row], []).append(index)
         history.cut = not (history.crashed or history.end or (history.left and not taking_part))
         history.crashed = history.crashed or history.cut
         return history
@@ -423,7 +445,12 @@ class Run:
             before = self.promises or []
             self.promises = before + [name for name in detail["promises"] if name not in before]
         if isinstance(detail.get("bounds"), dict):
+            widest = {name: self.bounds[name] for name in ("progress", "answer") if name in self.bounds}
             self.bounds.update(detail["bounds"])
+            self.bounds.update({name: max(bound, self.bounds[name]) for name, bound in widest.items()})
+        if isinstance(detail.get("despite"), list):
+            despite = frozenset(kind for kind in detail["despite"] if isinstance(kind, str))
+            self.despite = despite if self.despite is None else self.despite & despite
 
 
 def runs_of(table: pa.Table) -> Iterator[Run]:

@@ -35,6 +35,7 @@ from .growth.book import Condition, Finding
 from .growth.state import Delivery, History, Installed, Intervals, Letter, RunState, Sent, ViewId
 from .order.growing import Fifo, Orders
 from .timing.growing import Bounded, Deadline
+from .timing.progress_growing import Progress
 from .views.growing import DisjointViews, SameView, SenderInView, ViewAtomicity, ViewOrder
 
 
@@ -86,6 +87,7 @@ class Growing(RunState):
         self._disjoint = DisjointViews()
         self._deadline = Deadline()
         self._bounded = Bounded()
+        self._progress = Progress()
 
     # --- facts in -----------------------------------------------------------------------------------------------------
 
@@ -114,12 +116,14 @@ class Growing(RunState):
         self.round += 1
         self._fifo.tick(self)
         self._deadline.tick(self)
+        self._progress.tick(self)
         self._forget()
 
     def finish(self) -> None:
         """No more facts come: whatever waited for later rounds is judged, and histories without an end have crashed."""
         self._fifo.tick(self, over=True)
         self._deadline.tick(self, over=True)
+        self._progress.tick(self, over=True)
         for history in self.histories.values():
             history.crashed = history.crashed or history.is_cut
 
@@ -131,6 +135,8 @@ class Growing(RunState):
         kind = fact.kind
         if kind in TAKES_PART:
             history.taking_part = True
+        if kind not in ("deliver", "send"):
+            self._progress.saw(self, fact)
         if kind == "deliver":
             self._deliver(history, fact)
         elif kind == "send":
@@ -160,6 +166,7 @@ class Growing(RunState):
             self._integrity.final(self, history)
 
     def _start(self, detail: dict[str, Any]) -> None:
+        self._progress.stated(detail)
         if isinstance(detail.get("promises"), list):
             before = self.promises or []
             self.promises = before + [name for name in detail["promises"] if name not in before]
@@ -180,6 +187,7 @@ class Growing(RunState):
         view = history.in_force.get(group)
         for offset in range(fact.count):
             index = fact.index + offset
+            self._progress.sent(self, fact, (group, history.name, first + offset), index)
             letter = self._letter((group, history.name, first + offset))
             if letter is None:
                 continue
@@ -209,6 +217,7 @@ class Growing(RunState):
                 self._integrity.content(self, letter, history.name, index, fact.time, fact.digests[offset])
             if again:
                 continue
+            self._progress.delivered(self, fact, message, index)
             delivery = Delivery(index, view, fact.time, fact.true_time, fact.deadline)
             self._fifo.delivered(self, history, message, index, fact.time, highest)
             self._atomicity.delivered(history, message)
@@ -333,6 +342,10 @@ class Growing(RunState):
             return history.crashed
         if condition.kind == "timing":
             return history.untimely
+        if condition.kind == "clock":
+            return condition.process in self._progress.clockless
+        if condition.kind == "untaken":
+            return (condition.process, condition.group) in self._progress.unordered
         return condition.group in history.leaves
 
     def findings(self) -> list[Finding]:

@@ -18,6 +18,7 @@ from .overview import Overview, overview
 from .realtime import real_time
 from .recovery import recovery
 from .source import Subject
+from .standstills import standing_still
 from .stories import LEGEND, violation_story
 from .style import STYLE
 
@@ -44,6 +45,7 @@ def page(subject: Subject, *, progress: Callable[[str], None] = lambda doing: No
     body.append(sections.over_time(subject, seen))
     progress("looking at what failures did")
     body.append(recovery(subject, seen, sections.chosen_run(subject, seen)))
+    body.append(standing_still(subject, sections.chosen_run(subject, seen)))
     body.append(real_time(subject, sections.chosen_run(subject, seen)))
     after = [sections.distributions(subject, seen), _terms(), _footer(subject)]
     if subject.violations:

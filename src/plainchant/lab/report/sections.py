@@ -31,6 +31,7 @@ _METRICS: Final = (
     ("bytes a multicast", "bytes_per_multicast", lambda value: f"{value:,.0f}"),
     ("null messages", "nulls", lambda value: f"{value:,}"),
     ("retransmissions", "retransmissions", lambda value: f"{value:,}"),
+    ("longest standstill", "standstill_max_ns", duration),
     ("view changes", "view_changes", lambda value: f"{value:,}"),
     ("failure detection", "detection_max_ns", duration),
     ("fairness", "fairness", lambda value: f"{value:.3f}"),

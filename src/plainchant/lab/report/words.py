@@ -131,6 +131,8 @@ def fault(detail: str | None) -> str:
             return f"{who} is told to {known['fault']}"
         case "heal":
             return "the network is healed"
+        case "calm":
+            return "no more faults"
         case "step":
             offset = known.get("offset")
             return f"the clock of {who} jumps" + (f" by {duration(offset)}" if isinstance(offset, int) else "")

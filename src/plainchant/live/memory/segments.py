@@ -40,7 +40,7 @@ PATIENCE: Final = 0.25
 """Seconds after which the holder of a lock is taken to be stopped."""
 LONGEST_PROCESS: Final = 64
 """Bytes of a process's name."""
-MAGIC: Final = b"plchmem2"
+MAGIC: Final = b"plchmem4"
 
 _CRASHED: Final = 8
 _WHOLE: Final = 9
@@ -50,8 +50,8 @@ _LAYOUT_AT: Final = 16
 _PREFACE: Final = 64
 _COUNT: Final = struct.Struct("<I")
 _CHANGE: Final = struct.Struct("<IB")
-_HEADER: Final = struct.Struct("<qqqqqqq")
-_CONNECTION: Final = struct.Struct(f"<qqqqqBB{LONGEST_PROCESS}s")
+_HEADER: Final = struct.Struct("<qqqqqqqqq")
+_CONNECTION: Final = struct.Struct(f"<qqqqqqQBB{LONGEST_PROCESS}s")
 _ENTRY: Final = struct.Struct(f"<qqqqqqQQQQIHhBBB{LONGEST_PROCESS}s")
 _PAGE: Final = 4096
 # Selectors: nothing yet, the first or second bank; of entries also: removed, with what is left in the first or second bank.
@@ -61,7 +61,7 @@ _REMOVED: Final = 2
 _THERE: Final = re.compile(rb"[\x01\x02]", re.DOTALL)
 _SOMEBODY: Final = re.compile(rb"[^\x00]", re.DOTALL)
 _FILLED, _AVAILABLE, _LOCAL, _IS_REMOVED = 1, 2, 4, 8
-_GONE, _SENDS, _PRESENT = 1, 2, 4
+_GONE, _SENDS, _PRESENT, _ONLY_SENDS = 1, 2, 4, 8
 _YIELDING: Final = 3e-4
 """For so many seconds who waits for a lock only lets others run: steps are short, and waking up takes longer; then it sleeps."""
 _SHORTEST_SLEEP: Final = 50e-6
@@ -298,8 +298,19 @@ class Segment:
         position = self._at.header_selector
         bank = 2 if self._memory[position] == 1 else 1
         at = self._at.header + (bank - 1) * _HEADER.size
-        numbers = (header.next, header.oldest, header.state, header.epoch, header.promised, header.before, header.nodes)
-        _HEADER.pack_into(self._memory, at, *numbers)
+        _HEADER.pack_into(
+            self._memory,
+            at,
+            header.next,
+            header.oldest,
+            header.state,
+            header.epoch,
+            header.promised,
+            header.before,
+            header.nodes,
+            header.life,
+            header.token,
+        )
         self._changes[position] = bank
 
     def connections(self) -> Iterator[tuple[int, Connection]]:
@@ -318,7 +329,7 @@ class Segment:
         known = self._known_connections[place]
         if known is not None and known[0] == raw:
             return known[1]
-        entry, exit_, wish, last, read, flags, length, name = _CONNECTION.unpack(raw)
+        entry, exit_, wish, last, read, stamp, reports, flags, length, name = _CONNECTION.unpack(raw)
         connection = Connection(
             name[:length].decode(),
             entry,
@@ -329,6 +340,9 @@ class Segment:
             wish,
             last,
             read,
+            bool(flags & _ONLY_SENDS),
+            stamp,
+            reports,
         )
         self._known_connections[place] = (raw, connection)
         return connection
@@ -338,9 +352,14 @@ class Segment:
         bank = 2 if self._memory[position] == 1 else 1
         name = _encoded(connection.process)
         at = self._at.connections + (2 * place + bank - 1) * _CONNECTION.size
-        flags = (_GONE if connection.gone else 0) | (_SENDS if connection.sends else 0) | (_PRESENT if connection.present else 0)
+        flags = (
+            (_GONE if connection.gone else 0)
+            | (_SENDS if connection.sends else 0)
+            | (_PRESENT if connection.present else 0)
+            | (_ONLY_SENDS if connection.only_sends else 0)
+        )
         numbers = (connection.entry, connection.exit, connection.wish, connection.last, connection.read)
-        _CONNECTION.pack_into(self._memory, at, *numbers, flags, len(name), name)
+        _CONNECTION.pack_into(self._memory, at, *numbers, connection.stamp, connection.reports, flags, len(name), name)
         self._changes[position] = bank
 
     def disconnect(self, place: int) -> None:

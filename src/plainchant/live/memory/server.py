@@ -19,6 +19,11 @@ who is killed leaves the old one or the new one; who reads it needs no lock.
 good order is taken out of the register before it gives up its presence; so who is in the register without one has died. Who frees
 the place of somebody that has died notes its name in the register, for others who have not looked meanwhile.
 
+**Meeting.** A namespace follows from the addresses that a process lists (``live.setup``), and a process that joins may list more
+than the members do, for example itself. So :meth:`MailboxServer.connect` first looks under its own namespace, and then for a
+mailbox of that name to which a *peer* is connected: a live process whose address is in this process's list. That is the same
+group, and its mailbox is used. All this happens under the lock, so two processes never make two mailboxes for one group.
+
 **Nodes.** Where processes are on nodes each node has a namespace of its own (:func:`namespace_of`), so its processes share memory
 with each other and with nobody else, and are told of each other's deaths only. :meth:`MailboxServer.directory` says which
 mailboxes there are and who is connected, in the order in which they came. It is asked often, so what has not changed is not read
@@ -45,7 +50,7 @@ import struct
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -83,6 +88,8 @@ class Seat(msgspec.Struct, frozen=True):
     process: str
     token: str
     pid: int
+    address: str = ""
+    """Where it is heard; empty: it does not say."""
 
 
 class Register(msgspec.Struct, frozen=True):
@@ -141,8 +148,21 @@ def namespace_of(namespace: str, node: str) -> str:
 class MailboxServer:
     """The mailboxes of one namespace, as one process has to do with them."""
 
-    def __init__(self, namespace: str, *, root: Path | None = None, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        *,
+        root: Path | None = None,
+        patience: float = PATIENCE,
+        address: str = "",
+        peers: Collection[str] = (),
+    ) -> None:
+        """``address`` is that of this process, ``peers`` those of processes whose mailboxes it uses (see *Meeting* above)."""
         self.namespace = namespace
+        self._address = address
+        self._peers = frozenset(peers) - {address}
+        self._met: dict[str, str] = {}
+        """Mailboxes of peers, with their namespaces."""
         self.root = root if root is not None else default_root()
         self.own: set[str] = set()
         """Tokens of the seats that this process has taken, for itself or for others."""
@@ -167,7 +187,8 @@ class MailboxServer:
     def connect(self, mailbox: str, layout: Layout, process: str, epoch: int) -> Attachment:
         """A place at a mailbox, which is made if there is none of that name."""
         with _telling(self.root), self._locked(), contextlib.ExitStack() as undo:
-            register = self._current(mailbox)
+            self._met.pop(mailbox, None)
+            register = self._current(mailbox) or self._meet(mailbox)
             if register is None:
                 register = self._make(mailbox, layout, epoch, undo)
             if register.layout != layout:
@@ -181,7 +202,7 @@ class MailboxServer:
             place = next((place for place in range(layout.places) if place not in taken), None)
             if place is None:
                 raise Refused(f"all {layout.places} places of mailbox {mailbox!r} are taken; give it more places")
-            seat = Seat(place, process, os.urandom(6).hex(), os.getpid())
+            seat = Seat(place, process, os.urandom(6).hex(), os.getpid(), self._address)
             attachment = self._attach(mailbox, msgspec.structs.replace(register, seats=(*register.seats, seat)), seat, undo)
             undo.pop_all()
         self.own.add(seat.token)
@@ -327,8 +348,21 @@ class MailboxServer:
                 _remove(directory)
             _remove_unfinished(self.root)
 
+    def _meet(self, mailbox: str) -> Register | None:
+        """The mailbox of that name to which a peer is connected, if there is one. The lock is held."""
+        node = self.namespace.partition(_ON)[2]
+        for folder in sorted(self.root.iterdir()) if self._peers else ():
+            register = read_register(folder) if _FOLDER.fullmatch(folder.name) else None
+            if register is None or register.mailbox != mailbox or register.namespace.partition(_ON)[2] != node:
+                continue
+            if any(seat.address in self._peers and is_alive(folder, seat) for seat in register.seats):
+                self._met[mailbox] = register.namespace
+                return register
+        return None
+
     def _directory(self, mailbox: str) -> Path:
-        return self.root / sha256(f"{self.namespace}\0{mailbox}".encode()).hexdigest()[:_DIGITS]
+        namespace = self._met.get(mailbox, self.namespace)
+        return self.root / sha256(f"{namespace}\0{mailbox}".encode()).hexdigest()[:_DIGITS]
 
     def _current(self, mailbox: str) -> Register | None:
         """The register of a mailbox; what is stale, or was never made to the end, is removed. The lock is held."""

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
-from ...core.model import MS, GroupId, ProcessId
+from ...core.model import MS, Duration, GroupId, ProcessId, format_duration
 from ...core.names import place_of
-from ..registry import Description, Placement, Promise
+from ..registry import Description, Placement, Progress, Promise
 from .box import layout, send_length
 from .engine import Dedos
 from .intra import Intra
+from .member import JOINING
 from .nodes_packets import PACKETS as NODES_PACKETS
 from .packets import PACKETS
 from .parameters import Parameters
@@ -42,11 +43,41 @@ def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
 
 
 def settle(parameters: Any) -> int:
-    """Until it is noticed that a node is gone, and a distributor with it, and another one is there."""
+    """Until it is noticed that a process hangs, or that a node is gone, and a distributor with it, and another one is there."""
     if parameters.reach == "node":
-        return int(4 * parameters.poll + 5 * MS)
+        return int(parameters.longest_silence + 4 * parameters.poll + 5 * MS)
     rounds = (2 * parameters.misses + 4) * parameters.present_every + 2 * parameters.delta
     return int(rounds + 10 * parameters.retry + 4 * parameters.poll)
+
+
+def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> Progress:
+    """How long a hung process can hold up the others.
+
+    *Held up by a process.* A process that hangs is excluded after ``silence``: its neighbours see its last stamp at most a poll
+    late, and notice at most a poll late that it stands still. A process whose application does not read halts after ``patience``,
+    which it notices within a poll. Both are changes of members, from which the time counts anew.
+
+    *Within a node* nothing else is waited for, but the survivors delete the process and restore a box: a few operations, and a
+    poll where they wait for each other.
+
+    *Between nodes* a process may be alone on its node. Then the node is missed after ``misses`` rounds; a relay that asks
+    it in vain waits as long before it calls for another distributor, and each of the other nodes that has members may call before
+    it is this node's turn (``retry`` + 2 ``delta`` each). The new distributor asks, loads and begins in three exchanges. Packets
+    may be lost: 10 repetitions are allowed for the exchanges of a change, and 10 for those of a message.
+
+    A request to join or to form that cannot be met is refused or goes on with those that are there after 12 times ``misses``
+    rounds.
+    """
+    silent, unread = parameters.longest_silence + 4 * parameters.poll, parameters.patience + 4 * parameters.poll
+    if parameters.reach == "node":
+        within = max(silent, unread) + 2 * parameters.poll + 5 * MS
+    else:
+        nodes = {node_of(parameters, member) for members in groups.values() for member in members}
+        rounds = (2 * parameters.misses + 4) * parameters.present_every + 2 * parameters.delta
+        turns = len(nodes) * (parameters.retry + 2 * parameters.delta)
+        within = max(unread, silent + rounds + turns) + 20 * parameters.retry
+    answered = JOINING * parameters.node_timeout + within
+    return Progress(within=int(within), answered=int(answered), despite=frozenset({"pause", "sluggish"}))
 
 
 def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:
@@ -64,6 +95,12 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
                 return f"{full}, one of them for the relay; set places higher"
             if parameters.networked and not any(node_of(parameters, name) == node for name in parameters.networked):
                 return f"nobody on {node} is networked, so its members of {group} cannot be reached; name one in networked"
+        processes = {*members, *(name for name in parameters.networked if node_of(parameters, name) in nodes)}
+        if len(processes) > len(nodes) > 1 and parameters.longest_silence >= parameters.node_timeout:
+            silence, given_up = Duration(parameters.longest_silence), Duration(parameters.node_timeout)
+            late = f"a process that hangs is noticed after {format_duration(silence)} (silence)"
+            crashed = f"its node counts as crashed after {format_duration(given_up)} (misses x present_every)"
+            return f"{late}, but {crashed}; make poll and silence shorter, or misses or present_every larger"
         names = sum(len(member) + 2 for member in members)
         if names + 64 > parameters.room:
             long = f"the names of the members of {group} take {names} bytes"
@@ -103,10 +140,11 @@ DESCRIPTION = Description(
         "sluggish",
     ),
     settle=settle,
+    progress=progress,
     check=check,
     tune=tune,
     views=False,
-    recorded=frozenset({"unblock", "retransmit", "sync"}),
+    recorded=frozenset({"unblock", "retransmit", "sync", "suspect"}),
     placement=Placement(
         memory=layout,
         node_of=node_of,
@@ -115,6 +153,7 @@ DESCRIPTION = Description(
         idle=True,
         timely=False,
         send_length=send_length,
+        roles=True,
         only_send=lambda parameters: frozenset(parameters.senders),
     ),
     story=_story,

@@ -8,17 +8,22 @@ in all boxes where it belongs, so a process that dies in between leaves nothing 
 
 Elements with a number are those of the group's order; elements without one wait for theirs. An element is free (Fset) or in
 transit (Tset); masks of places say which receivers have to read it (``listed``) and which have (``done``).
+
+A process may hang between any two steps, and its node goes on without it (:mod:`.presence`). So every step checks first whether
+this process is still listed and, for a relay, whether no later relay has been there (its *token*). The check is part of the
+atomic step: an excluded process changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
 from ...core.engine import Host
-from ...core.memory import Connection, Copy, Entry, Header, Layout, Operate, Step
+from ...core.memory import Connection, Copy, Entry, Header, Layout, Operate, Procedure, Step
 from ...core.model import Batch, GroupId, Number, ProcessId, Reason
 from .parameters import Parameters
 
@@ -29,6 +34,12 @@ CHANGE: Final = 1
 JOINS: Final = 1
 LEAVES: Final = 2
 """Wishes."""
+
+SEATS: Final = "@node"
+"""The mailbox of a node: every process of the node is connected to it."""
+
+EXCLUDED: Final = object()
+"""Result of an operation that was not performed, because the node has gone on without this process."""
 
 FENCED: Final = 1
 """State of a box: its node is not in the group any more, and its members have to halt."""
@@ -63,6 +74,10 @@ class Box:
         self.dead: set[int] = set()
         self.active = 0
         """The first box that this process has not found dead; -1: there is none."""
+        self.listed: set[int] = set()
+        """Boxes in which this process has listed itself: if it is not there any more, it was excluded."""
+        self.token = 0
+        """Fencing token of a relay; 0: this hold is a member's."""
 
     def spares_first(self) -> Iterator[int]:
         """All boxes that are not known to be dead, the active one last."""
@@ -83,13 +98,51 @@ class Box:
         was_active = copy == self.active
         self.dead.add(copy)
         self.active = next((copy for copy in range(self.copies) if copy not in self.dead), -1)
-        self.host.record("state", self.group, state="box crashed", box=copy, active=self.active, was_active=was_active)
+        if self.group != SEATS:
+            self.host.record("state", self.group, state="box crashed", box=copy, active=self.active, was_active=was_active)
         if self.active < 0:
             text = f"all {self.copies} boxes of {self.group} on this node have crashed"
             self.host.halt(Reason("no box", text, {"boxes": self.copies}))
 
     def operate(self, copy: int, name: str, step: Step, *, news: bool = False, size: int = 0) -> Operate:
-        return Operate(self.group, copy, name, step, self.parameters.operation, news=news, size=size)
+        return Operate(self.group, copy, name, partial(self._fenced, copy, step), self.parameters.operation, news=news, size=size)
+
+    # --- fencing --------------------------------------------------------------------------------------------------------
+
+    def _fenced(self, number: int, step: Step, copy: Copy) -> Any:
+        """The step, unless this process was excluded: it may have been stopped for any time since it asked for the step."""
+        return step(copy) if self._is_served_by_me(copy) and self._is_listed(number, copy) else EXCLUDED
+
+    def _is_listed(self, number: int, copy: Copy) -> bool:
+        """Whether a member is still where it has listed itself."""
+        if number not in self.listed:
+            return True
+        connection = copy.connection(self.place)
+        return connection is not None and connection.process == self.host.me and not connection.gone
+
+    def _is_served_by_me(self, copy: Copy) -> bool:
+        """Whether no later relay has served this box. Every operation of a relay leaves its token there."""
+        if not self.token:
+            return True
+        header = copy.header()
+        if header.token < self.token:
+            copy.put_header(changed(header, token=self.token))
+        return header.token <= self.token
+
+    def run(self, procedure: Procedure) -> Procedure:
+        """Runs a procedure until it ends, or until an operation finds that this process was excluded: then it halts."""
+        result: Any = None
+        while True:
+            try:
+                request = procedure.send(result)
+            except StopIteration:
+                return
+            result = yield request
+            if result is EXCLUDED:
+                text = f"{self.host.me} was silent for too long: its node has gone on without it"
+                self.host.halt(Reason("excluded", text, {"mailbox": self.group}))
+                procedure.close()
+                return
 
 
 def layout(parameters: Parameters) -> Layout:
@@ -110,7 +163,7 @@ def send_length(operation: Operate, copies: int) -> int | None:
 
 
 def receives(connection: Connection, number: int) -> bool:
-    """Whether a process receives the message with this number.
+    """Whether a process is a member at this number.
 
     >>> [receives(Connection("p", entry=5, exit=9), number) for number in (4, 5, 9, 10)]
     [False, True, True, False]
@@ -118,9 +171,18 @@ def receives(connection: Connection, number: int) -> bool:
     return 0 < connection.entry <= number and not 0 < connection.exit < number
 
 
-def receivers(copy: Copy, number: int) -> int:
-    """The receivers of the message with this number, as a mask."""
-    return sum(1 << place for place, connection in copy.connections() if receives(connection, number))
+def receivers(copy: Copy, number: int, kind: int = MESSAGES) -> int:
+    """The processes that read the element with this number, as a mask. Members that only send read changes of members."""
+    return sum(
+        1 << place
+        for place, connection in copy.connections()
+        if receives(connection, number) and (kind == CHANGE or not connection.only_sends)
+    )
+
+
+def deaf(copy: Copy) -> int:
+    """The members that only send, as a mask."""
+    return sum(1 << place for place, connection in copy.connections() if connection.only_sends)
 
 
 def is_restored(copy: Copy) -> bool:
@@ -240,10 +302,10 @@ def restore(copy: Copy, number: int, element: Element, mask: int) -> bool:
     if there is not None:
         slot, entry = there
         if not entry.stamp:
-            entry = changed(entry, stamp=number, listed=receivers(copy, number), done=0)
+            entry = changed(entry, stamp=number, listed=receivers(copy, number, element.kind), done=0)
         copy.put(slot, changed(entry, done=entry.done | mask))
         return True
-    return put(copy, element, number, receivers(copy, number), mask)
+    return put(copy, element, number, receivers(copy, number, element.kind), mask)
 
 
 def set_present(copy: Copy, place: int, last: int, oldest: int) -> Header:

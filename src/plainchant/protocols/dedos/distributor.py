@@ -24,7 +24,6 @@ from typing import Final
 
 from ...core.engine import Host
 from ...core.model import Batch, GroupId, Packet, ProcessId, Reason
-from ...core.names import place_of
 from .box import CHANGE, JOINS, LEAVES, MESSAGES, Element
 from .packets import (
     AcksOnly,
@@ -34,6 +33,7 @@ from .packets import (
     Fence,
     Held,
     Highest,
+    Local,
     McRequest,
     Multicast,
     NotSent,
@@ -109,6 +109,8 @@ class Distributor:
         self.begin = 1
         self.members: dict[ProcessId, str] = {}
         """Who is in the group, and on which node."""
+        self.only_send: set[ProcessId] = set()
+        """Processes of the group, or about to be, that receive no messages."""
         self.expected: dict[ProcessId, int] = {}
         """The sender's own number of the next message of each sender."""
         self.early: dict[ProcessId, dict[int, Element]] = {}
@@ -148,7 +150,7 @@ class Distributor:
     def _look_up(self) -> None:
         """Who was stopped for so long that others may have taken its node for crashed, and have a distributor of their own, does
         not go on with what it knows, or with what has come meanwhile: it asks them first."""
-        stopped = self.host.now - self._ran_at > self.parameters.misses * self.parameters.present_every // 2
+        stopped = self.host.now - self._ran_at > self.parameters.node_timeout // 2
         self._ran_at = self.host.now
         if not stopped or self.stopped:
             return
@@ -159,6 +161,11 @@ class Distributor:
         self.listening = self.host.clock() + self.parameters.delta
         self._silent = set(self.peers)
         self._ask_silent()
+
+    def _set_timer(self) -> None:
+        """The next tick: so soon that a distributor that has nothing to do does not take itself for stopped."""
+        pause = min(self.parameters.retry, self.parameters.node_timeout // 4)
+        self.host.set_timer(("distributor", self.group), self.host.now + pause)
 
     def _ask_silent(self) -> None:
         """Who has promised a later epoch will say so."""
@@ -188,7 +195,7 @@ class Distributor:
         missing = self._unheard()
         if missing:
             self.transmit([relay for _, relay in missing], Highest(self.group, self.epoch, self.round))
-        self.host.set_timer(("distributor", self.group), self.host.now + self.parameters.retry)
+        self._set_timer()
 
     def _unheard(self) -> list[tuple[str, ProcessId]]:
         """Nodes that are alive and have not answered, and their relays."""
@@ -249,7 +256,7 @@ class Distributor:
     def _form(self, known: list[Held]) -> None:
         """Nobody has ever numbered anything: the group is new."""
         there = {member.process for held in known for member in held.members if member.wish == JOINS}
-        patience = _FORMING * self.parameters.misses * self.parameters.present_every
+        patience = _FORMING * self.parameters.node_timeout
         if not (there.issuperset(self.forms) and there) and self.host.now - self.since < patience:
             return
         if not there:
@@ -322,6 +329,7 @@ class Distributor:
         for node, (relay, held) in sorted(kept.items()):
             self.peers[node] = Peer(node, relay, held.life, held.acked, min(held.next, self.begin))
             for member in held.members:
+                self._note_role(member)
                 floors[member.process] = max(floors.get(member.process, 0), member.floor)
                 if member.entry >= self.begin:
                     # The change that let it in is void.
@@ -348,9 +356,18 @@ class Distributor:
         if self.peers:
             self._change(always=True)
         else:
-            self._change()
+            self._begin_group()
         self.flush()
         self._tick()
+
+    def _begin_group(self) -> None:
+        """The first change names those that form the group. Processes that join it come with the next one: they get the state."""
+        later = {name: how for name, how in self.joining.items() if name not in self.forms}
+        if later and len(later) < len(self.joining):
+            self.joining = {name: how for name, how in self.joining.items() if name in self.forms}
+            self._change()
+            self.joining |= later
+        self._change()
 
     def _expect(self, floors: dict[ProcessId, int]) -> None:
         """A new distributor knows how far each sender's messages are numbered."""
@@ -590,11 +607,16 @@ class Distributor:
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    def _consider(self, source: ProcessId, said: Said, members: Iterable[object]) -> None:
+    def _consider(self, source: ProcessId, said: Said, members: Iterable[Local]) -> None:
         """Wishes of a node that is not in the group yet."""
         for member in members:
-            if member.wish == JOINS and member.process not in self.members:  # type: ignore[attr-defined]
-                self.joining[member.process] = (said.node, said.life, source)  # type: ignore[attr-defined]
+            if member.wish == JOINS and member.process not in self.members:
+                self._note_role(member)
+                self.joining[member.process] = (said.node, said.life, source)
+
+    def _note_role(self, member: Local) -> None:
+        if member.only_sends:
+            self.only_send.add(member.process)
 
     def _compare(self, source: ProcessId, peer: Peer, report: Report) -> None:
         """Compares who is connected on a node with who is a member."""
@@ -608,6 +630,7 @@ class Distributor:
             if member.wish == LEAVES and name in self.members:
                 self._lose_member(name, "left")
             elif member.wish == JOINS and name not in self.members:
+                self._note_role(member)
                 self.joining[name] = (peer.node, peer.life, source)
         if not there:
             self.lose(peer.node, "crashed")
@@ -617,6 +640,7 @@ class Distributor:
 
     def _lose_member(self, name: ProcessId, why: str) -> None:
         del self.members[name]
+        self.only_send.discard(name)
         self.going[name] = why
         self.early.pop(name, None)
 
@@ -681,7 +705,7 @@ class Distributor:
                 peer = self.peers[node] = Peer(node, relay, life, start - 1, start, start)
                 self._tell_where(peer)
         gone = tuple(sorted(self.going.items()))
-        members = tuple(sorted(name for name in self.members if place_of(name) not in self.parameters.senders))
+        members = tuple(sorted(name for name in self.members if name not in self.only_send))
         self.joining.clear()
         self.going.clear()
         change = Change(members, joined, gone)
@@ -718,7 +742,7 @@ class Distributor:
                 self._tell_where(peer, sync=True)
         if self._silent:
             self._ask_silent()
-        self.host.set_timer(("distributor", self.group), self.host.now + self.parameters.retry)
+        self._set_timer()
 
     def _repeat_last(self) -> None:
         """The distributor repeats its last number until every node has it."""

@@ -2,10 +2,12 @@
 
 Theory of operation
 -------------------
-Every process takes a seat at its node's mailbox (:data:`SEATS`). The networked process that has had its seat longest is the
-relay of the node, for all groups that have a mailbox here. Within a node nobody is wrong about who has crashed, so there is
-never more than one; when it is gone the next one knows. A node without networked processes counts as crashed, and its processes
-halt.
+Every process takes a seat at its node's mailbox (:data:`SEATS`), and stamps its presence there (:mod:`.presence`). The networked
+process that has had its seat longest is the relay of the node, for all groups that have a mailbox here. A process that crashes or
+hangs loses its seat for good, so the relay after it has a higher seat number. That number is the relay's fencing token: a relay
+that was stopped and goes on finds the token of a later one in every box. Since it may also send packets, it does not send any
+after it was stopped for ``silence`` before it has looked at its seat. A node without networked processes counts as crashed, and
+its processes halt.
 
 The relay hosts the distributors of those groups that were assigned to its node. Who starts a distributor, because a group is
 formed or the distributor is lost, takes the node with the fewest (``load``), and if several start one the later epoch wins."""
@@ -13,11 +15,14 @@ formed or the distributor is lost, takes the node with the fewest (``load``), an
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ...core.engine import Engine, Host
-from ...core.memory import Connect, Directory, Disconnect, Layout, Nap, Port, Procedure, Request
+from ...core.memory import FAILED, Connect, Connection, Copy, Directory, Disconnect, Layout, Nap, Port, Procedure, Request
 from ...core.model import Failure, Form, GroupId, Join, Met, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer
+from . import box as boxes
+from .box import SEATS, Box
 from .distributor import Distributor
 from .member import Member
 from .nodes import Appeared, Formed, Gone, Nodes, NodesEvent, Replaced, Returned
@@ -43,14 +48,13 @@ from .packets import (
 from .parameters import Parameters
 from .places import is_networked, node_of
 from .ports import Ports
+from .presence import Presence
 from .relay import Relay
 
 FARTHEST: Final = 1 << 16
 """A group has not had so many more distributors than this node knows of."""
 MOST_DISTRIBUTORS: Final = 1024
 """Groups that a process distributes, at the most."""
-SEATS: Final = "@node"
-"""The mailbox of a node: who is connected to it is on the node."""
 
 
 class Dedos(Engine):
@@ -74,6 +78,21 @@ class Dedos(Engine):
         """The relay of this node; empty: it is not known yet."""
         self.local: tuple[ProcessId, ...] = ()
         """The networked processes of this node, in the order of their seats."""
+        self.seats = Box(host, SEATS, parameters)
+        """Where the processes of this node stamp their presence."""
+        self.presence = Presence(parameters)
+        self.seat = 0
+        """This process's number among all that have taken a seat: its fencing token as a relay."""
+        self.stamped = 0
+        """This process has stamped its presence after this time (``host.now``); 0: never."""
+        self.silent: tuple[ProcessId, ...] = ()
+        """Processes that have lost their seats, when this process last looked."""
+        self.cleared: set[GroupId] = set()
+        """Groups that this process has served until they had no member here."""
+        self._freed = 0
+        """When the places of processes that have failed were last freed."""
+        self._failures = False
+        """Whether processes have failed since."""
         self.ports = Ports(host, parameters)
         self.nodes = Nodes(host, self.node, parameters, self._nodes_changed, self._claims, self._load)
         self.nodes.learn(parameters.networked)
@@ -91,7 +110,7 @@ class Dedos(Engine):
     # --- the node -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self.host.spawn("watch", self._watch())
+        self.host.spawn("watch", self.seats.run(self._watch()))
 
     def _watch(self) -> Procedure:
         """Takes a seat, and sees to it that the node has a relay that serves all its mailboxes."""
@@ -101,28 +120,116 @@ class Dedos(Engine):
             self.host.halt(Reason("no seat", port))
             return
         self.place, self.life, self.seated = port.place, port.epoch, self.host.now
+        self.seats.place = port.place
+        yield from self._take_seat()
         looked = self.host.now
-        while self.place >= 0:
+        while self.place >= 0 and self.seats.active >= 0:
             if self.host.now - looked > parameters.present_every + parameters.poll:
                 # This process was stopped, and does not know what has happened.
                 self.seated = self.host.now
             looked = self.host.now
-            found = yield Directory()
-            yield from self._free_seats(found.get(SEATS, ()))
+            yield from self._look_once()
             if self.place < 0:
                 return
-            self._look_round(found)
-            self._tend()
             latest = self.host.clock() + parameters.poll
             yield Nap(latest, latest, SEATS)
 
-    def _free_seats(self, seats: Iterable[ProcessId]) -> Generator[Request, Any, None]:
-        for process in seats:
-            if process in self.failed:
-                yield Disconnect(SEATS, -1, process)
+    def _take_seat(self) -> Generator[Request, Any, None]:
+        """Gets a number that is larger than that of every process seated before, also if the active box crashes: this process
+        counts as seated when the number is in all boxes."""
+        box, me = self.seats, self.host.me
 
-    def _look_round(self, directory: Mapping[str, tuple[ProcessId, ...]]) -> None:
-        seats = [name for name in directory.get(SEATS, ()) if name not in self.failed]
+        def sit(copy: Copy, *, number: int) -> int:
+            header = copy.header()
+            if number and any(other.entry == number and other.process != me for _, other in copy.connections()):
+                return 0
+            number = number or header.next
+            copy.put_header(boxes.changed(header, next=max(header.next, number + 1)))
+            copy.connect(box.place, Connection(me, number))
+            return number
+
+        while (active := box.active) >= 0:
+            # The active box gives the number, and the spare boxes take it over.
+            number = yield box.operate(active, "seat", partial(sit, number=0))
+            if number is FAILED:
+                box.found_dead(active)
+                continue
+            self.seat = number
+            taken = []
+            for copy in [spare for spare in box.spares_first() if spare != active]:
+                taken.append((yield box.operate(copy, "seat", partial(sit, number=number))))
+                if taken[-1] is FAILED:
+                    box.found_dead(copy)
+            if 0 not in taken:
+                break
+            # The active box crashed meanwhile, and the next one has given the number to another process.
+        box.listed.update(copy for copy in range(box.copies) if copy not in box.dead)
+
+    def _look_once(self) -> Procedure:
+        """Stamps this process's presence, excludes processes that are silent, and acts upon what has changed on the node."""
+        directory = yield Directory()
+        box, asked = self.seats, self.host.now
+        copy = box.active
+        if self.place < 0 or copy < 0 or not box.listed:
+            return
+        seats = yield box.operate(copy, "stamp", self._stamp)
+        while seats is FAILED and self.place >= 0:
+            box.found_dead(copy)
+            asked, copy = self.host.now, box.active
+            if copy < 0:
+                return
+            seats = yield box.operate(copy, "stamp", self._stamp)
+        if self.place < 0:
+            return
+        self.stamped = asked
+        yield from self._exclude(seats)
+        yield from self._free_places(directory)
+        if self.place >= 0:
+            self._look_round(directory, seats)
+            self._tend()
+
+    def _stamp(self, copy: Copy) -> tuple[ProcessId, ...]:
+        """Who has a seat, in the order of the seats. Who has failed or is silent loses it."""
+        for place, connection in tuple(copy.connections()):
+            if connection.process in self.failed and not connection.gone:
+                copy.connect(place, boxes.changed(connection, gone=True))
+        self.presence.attend(copy, self.place, self.host.now)
+        seats = sorted((connection.entry, connection.process) for _, connection in copy.connections() if not connection.gone)
+        self.silent = tuple(connection.process for _, connection in copy.connections() if connection.gone)
+        return tuple(name for _, name in seats)
+
+    def _exclude(self, seats: tuple[ProcessId, ...]) -> Generator[Request, Any, None]:
+        """Goes on without processes that have lost their seats: a spare box that becomes active knows it, too."""
+        excluded = [process for process in self.silent if process not in self.failed]
+        if not excluded:
+            return
+
+        def mark(copy: Copy) -> None:
+            for place, connection in tuple(copy.connections()):
+                if connection.process in self.failed and not connection.gone:
+                    copy.connect(place, boxes.changed(connection, gone=True))
+
+        for process in excluded:
+            self.host.record("suspect", None, process=process, **self.presence.why(process).to_detail())
+            self._fail(process)
+        for copy in list(self.seats.spares_first()):
+            if (yield self.seats.operate(copy, "exclude", mark, news=True)) is FAILED:
+                self.seats.found_dead(copy)
+
+    def _free_places(self, directory: Mapping[str, tuple[ProcessId, ...]]) -> Generator[Request, Any, None]:
+        """Frees the places of processes that have failed. A live mailbox server does so only when they have ended."""
+        if self.host.now - self._freed < self.parameters.present_every and not self._failures:
+            return
+        self._freed, self._failures = self.host.now, False
+        for mailbox, there in directory.items():
+            relay = self.relays.get(mailbox)
+            for process in there:
+                is_deleted = process in relay.deleted if relay is not None else mailbox == SEATS or mailbox in self.cleared
+                if process in self.failed and is_deleted:
+                    yield Disconnect(mailbox, -1, process)
+
+    def _look_round(self, directory: Mapping[str, tuple[ProcessId, ...]], seats: tuple[ProcessId, ...]) -> None:
+        seats = tuple(name for name in seats if name not in self.failed)
         local = tuple(name for name in seats if is_networked(self.parameters, name))
         relay = local[0] if local else ""
         if not relay and self.relay:
@@ -139,7 +246,8 @@ class Dedos(Engine):
         self.relay, self.local = relay, local
         if relay == self.host.me:
             for group, there in directory.items():
-                if group != SEATS and there:
+                is_cleared = group in self.cleared and all(name in self.failed for name in there)
+                if group != SEATS and there and not is_cleared:
                     self._serve(group)
                     for name in there:
                         if name not in directory[SEATS]:
@@ -149,9 +257,10 @@ class Dedos(Engine):
     def _serve(self, group: GroupId) -> None:
         if group in self.relays:
             return
+        self.cleared.discard(group)
         relay = Relay(self.host, group, self.node, self.parameters, self._transmit, self._emptied)
         self.relays[group] = relay
-        self.host.spawn("relay", relay.serve(self.ports))
+        self.host.spawn("relay", relay.serve(self.ports, self.seat))
         for process in self.failed:
             relay.fail(process)
         claim = self._claim_of(group)
@@ -163,6 +272,7 @@ class Dedos(Engine):
         if self.relays.get(relay.group) is relay:
             del self.relays[relay.group]
             self.wished.pop(relay.group, None)
+            self.cleared.add(relay.group)
 
     # --- coming and going ---------------------------------------------------------------------------------------------
 
@@ -174,7 +284,7 @@ class Dedos(Engine):
         member = self.members[group] = Member(self.host, group, self.parameters, self.ports, self._wish, self._departed)
         if self.networked:
             self.nodes.learn(how.members if isinstance(how, Form) else how.contacts)
-        self.host.spawn("member", member.enter(how))
+        self.host.spawn("member", member.box.run(member.enter(how)))
 
     def leave(self, group: GroupId) -> None:
         self.members[group].leave()
@@ -203,6 +313,11 @@ class Dedos(Engine):
                 relay.stopped = True
             while self.relays:
                 yield Nap(self.host.clock() + self.parameters.operation)
+            box = self.seats
+            box.listed.clear()
+            for copy in list(box.spares_first()):
+                if (yield box.operate(copy, "unseat", partial(boxes.delete, process=self.host.me), news=True)) is FAILED:
+                    box.found_dead(copy)
             yield Disconnect(SEATS, place, self.host.me)
 
     # --- what comes in ------------------------------------------------------------------------------------------------
@@ -212,7 +327,15 @@ class Dedos(Engine):
         if member is not None:
             member.send()
 
+    @property
+    def _is_stale(self) -> bool:
+        """Whether this process was stopped for so long that its node may have excluded it. Until it has looked, it says nothing
+        to others: another process may be the relay, and know better."""
+        return self.place >= 0 and bool(self.stamped) and self.host.now - self.stamped >= self.parameters.longest_silence
+
     def receive(self, source: ProcessId, packet: Packet) -> None:
+        if self._is_stale:
+            return
         if self.nodes.receive(source, packet):
             return
         if isinstance(packet, Wish):
@@ -293,6 +416,9 @@ class Dedos(Engine):
         return 0 <= count_of(epoch) <= count_of(known) + FARTHEST
 
     def expire(self, timer: Timer) -> None:
+        if self._is_stale:
+            self.host.set_timer(timer, self.host.now + self.parameters.poll)
+            return
         if self.nodes.expire(timer):
             return
         assert isinstance(timer, tuple), timer
@@ -309,24 +435,26 @@ class Dedos(Engine):
         elif isinstance(event, Met):
             if self.networked:
                 self.nodes.learn((event.process,))
-        elif isinstance(event, Failure) and event.process not in self.failed and event.process != self.host.me:
-            self.failed[event.process] = None
-            for relay in list(self.relays.values()):
-                relay.fail(event.process)
-            self.host.spawn("look", self._look_once())
+        elif isinstance(event, Failure) and event.process != self.host.me:
+            if event.process in self.failed:
+                self._failures = True  # It was excluded, and has ended now: its places can be freed.
+            else:
+                self._fail(event.process)
+            if self.relay:
+                self.host.spawn("look", self.seats.run(self._look_once()))
 
-    def _look_once(self) -> Procedure:
-        found = yield Directory()
-        if self.place >= 0 and self.relay:
-            yield from self._free_seats(found.get(SEATS, ()))
-            self._look_round(found)
-            self._tend()
+    def _fail(self, process: ProcessId) -> None:
+        """A process of this node has crashed, or was excluded."""
+        self.failed[process] = None
+        self._failures = True
+        for relay in list(self.relays.values()):
+            relay.fail(process)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def _transmit(self, to: Iterable[ProcessId], packet: Packet) -> None:
         names = tuple(name for name in to if name)
-        if names:
+        if names and not self._is_stale:
             self.host.send(names, packet, self.nodes.lan())
 
     def _relays_alive(self) -> dict[str, ProcessId]:
@@ -423,7 +551,7 @@ class Dedos(Engine):
 
     @property
     def _patience(self) -> int:
-        return self.parameters.misses * self.parameters.present_every
+        return self.parameters.node_timeout
 
     def _is_there(self, distributor: ProcessId) -> bool:
         """Whether a process can be a distributor now: it is the relay of a node that is alive."""

@@ -29,13 +29,16 @@ it, and a later one of the same sender survive with one who came in between.
 a box that has a message of its is not after one that has not. (Otherwise a number could be given again in one box, and the old
 message come back with the next.) Then it deletes itself.
 
+**Hanging.** Every look at the active mailbox stamps the presence of the process that looks (:mod:`.presence`). A process that is
+silent is deleted like one that has crashed, so neither a recovery nor a full mailbox waits for it for longer than ``silence``.
+
 A process that dies between two steps has left something in some boxes: entries in lists, which survivors delete, or elements as
 above.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -43,15 +46,31 @@ import msgspec
 
 from ...core.engine import Engine, Host
 from ...core.memory import FAILED, Connect, Connection, Copy, Disconnect, Header, Nap, Port, Procedure, Request, Step, Until
-from ...core.model import Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
+from ...core.model import (
+    SENDS,
+    Failure,
+    Form,
+    GroupId,
+    Join,
+    Pressure,
+    ProcessId,
+    Propose,
+    ProtocolError,
+    Reason,
+    View,
+    format_duration,
+)
 from ...core.names import place_of
 from . import box as boxes
 from . import intra_steps as steps
-from .box import MESSAGES, Box, Element
+from .box import JOINS, MESSAGES, Box, Element
 from .packets import change_from_bytes
 from .parameters import Parameters
+from .presence import Presence
 
 _READ_AT_ONCE: Final = 64
+FORMING: Final = 4
+"""Processes that form a group are waited for this multiple of the time for which a node may be silent."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -67,8 +86,8 @@ class Seen(msgspec.Struct, frozen=True):
     """Whether all P-flags are set."""
     wakes: bool
     """Whether others may go on now."""
-    listed: tuple[ProcessId, ...]
-    """The receivers."""
+    excluded: tuple[ProcessId, ...]
+    """Processes that are silent: the group goes on without them."""
 
 
 class Intra(Engine):
@@ -82,6 +101,8 @@ class Intra(Engine):
         self.only_sends = place_of(host.me) in parameters.senders
         self.first: tuple[ProcessId, ...] = ()
         """With whom this process forms the group."""
+        self.since = host.now
+        """When this process asked to be in the group."""
         self.forms = False
         self.connected = False
         self.entry = 0
@@ -111,6 +132,9 @@ class Intra(Engine):
         """Whether all P-flags were set when this process looked last."""
         self.pressed = False
         self.failed: dict[ProcessId, None] = {}
+        self.presence = Presence(parameters)
+        self.unread_since: int | None = None
+        """Since when there is something to read and the application has no room for it."""
         self.deleting = 0
         self.waking = 0
         self.leaving = False
@@ -122,9 +146,14 @@ class Intra(Engine):
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if isinstance(how, Propose):
             raise ProtocolError("dedos has no proposed groups")
+        self.only_sends = self.only_sends or how.role == SENDS
+        self.since = self.host.now
         self.forms = isinstance(how, Form)
         self.first = how.members if isinstance(how, Form) else ()
-        self.host.spawn("join", self._enter())
+        self._spawn("join", self._enter())
+
+    def _spawn(self, name: str, procedure: Procedure) -> None:
+        self.host.spawn(name, self.box.run(procedure))
 
     def _enter(self) -> Procedure:
         box = self.box
@@ -144,8 +173,16 @@ class Intra(Engine):
             seen = yield box.operate(copy, "join", self._enter_at)
             if seen is FAILED:
                 box.found_dead(copy)
-            elif seen is not None:
+            elif isinstance(seen, list):
+                self._exclude(seen)
+                if copy != told:
+                    told = copy
+                    yield box.operate(copy, "wake", _nothing, news=True)
+                else:
+                    yield self._nap()
+            else:
                 header, elements = seen
+                box.listed.add(copy)
                 self.restored = copy
                 self.entry, self.last = header.next, header.next - 1
                 for number, element in elements:
@@ -154,11 +191,6 @@ class Intra(Engine):
                 self.host.record("state", self.group, state="entered", entry=self.entry, box=copy)
                 yield from self._serve()
                 return
-            elif copy != told:
-                told = copy
-                yield box.operate(copy, "wake", _nothing, news=True)
-            else:
-                yield self._nap()
 
     def _list(self) -> Generator[Request, Any, None]:
         """Lists this process in the spare boxes."""
@@ -170,22 +202,30 @@ class Intra(Engine):
         for copy in [copy for copy in box.spares_first() if copy != active]:
             if (yield box.operate(copy, "list", partial(steps.list_at, place=box.place, connection=connection))) is FAILED:
                 box.found_dead(copy)
+            else:
+                box.listed.add(copy)
+
+    def _connection(self) -> Connection:
+        """How this process is listed. A member that only sends asks for a change: it reads nothing else."""
+        wish = JOINS if self.only_sends and not self.joined else 0
+        return Connection(self.host.me, sends=True, only_sends=self.only_sends, wish=wish)
 
     def _in_spare_box(self) -> Connection:
         """How a process that joins is listed in a spare box: without its P-flag (erratum 10), since it has restored nothing."""
-        return Connection(self.host.me, 0 if self.only_sends else 1, sends=True, present=False)
+        return boxes.changed(self._connection(), entry=1)
 
-    def _enter_at(self, copy: Copy) -> tuple[Header, list[tuple[int, Element]]] | None:
-        """Enters the list at the next number, unless somebody restores this box, or the group is being formed by others. Gives
-        what is in the mailbox."""
+    def _enter_at(self, copy: Copy) -> tuple[Header, list[tuple[int, Element]]] | list[ProcessId]:
+        """Enters the list at the next number, unless another process restores this box, or the group is being formed by others.
+        Gives what is in the mailbox, or the processes that are silent."""
         box, header = self.box, copy.header()
         forming = header.next == 1 and not self.forms and bool(steps.receivers_listed(copy, but=box.place))
         if forming or not steps.everybody_is_present(copy, but=box.place):
             if copy.connection(box.place) is not None:
                 # It was a spare box when this process listed itself; there is nothing that it could restore.
                 steps.list_at(copy, box.place, Connection(self.host.me, sends=True, present=True))
-            return None
-        steps.list_at(copy, box.place, Connection(self.host.me, 0 if self.only_sends else header.next, sends=True, present=True))
+            return self.presence.attend(copy, box.place, self.host.now)
+        listed = boxes.changed(self._connection(), entry=header.next, present=True)
+        steps.list_at(copy, box.place, listed)
         return header, self._earlier(copy)
 
     def _earlier(self, copy: Copy) -> list[tuple[int, Element]]:
@@ -217,27 +257,50 @@ class Intra(Engine):
         if seen is FAILED:
             box.found_dead(copy)
             return False
+        self._exclude(seen.excluded)
         self._take_in(seen)
+        if self._is_overdue(seen.unread and self.pressed):
+            text = f"{self.host.me} has not read from {self.group} for {format_duration(self.parameters.patience)}"
+            self.host.halt(Reason("not-reading", f"{text}, and others wait for it; read, or set patience higher"))
         if not (seen.wakes or len(seen.elements) == _READ_AT_ONCE or self._may_go()):
             yield self._nap()
         return bool(seen.wakes)
 
+    def _exclude(self, silent: Iterable[ProcessId]) -> None:
+        """Goes on without processes that are silent: they are deleted like those that have crashed."""
+        for process in silent:
+            if process not in self.failed:
+                self.host.record("suspect", self.group, process=process, **self.presence.why(process).to_detail())
+                self._fail(process)
+
+    def _is_overdue(self, unread: bool) -> bool:
+        """Whether the application has held up all senders for longer than ``patience``."""
+        if not unread:
+            self.unread_since = None
+        elif self.unread_since is None:
+            self.unread_since = self.host.now
+        return self.unread_since is not None and self.host.now - self.unread_since > self.parameters.patience
+
     def _nap(self) -> Nap | Until:
-        """Until there is news; who only sends wants none, but has to notice crashes of boxes."""
+        """Until there is news. A member that only sends looks for changes now and then: messages are no news to it."""
         latest = self.host.clock() + self.parameters.poll
         return Until(latest) if self.only_sends and self.joined else Nap(latest, latest, self.group)
 
     def _receive(self, copy: Copy) -> Seen:
         """Receive, as one step: reads what is there, in order, and sets this process's flags; who sets the last one frees the
         element."""
+        excluded = tuple(self.presence.attend(copy, self.box.place, self.host.now))
         present = steps.everybody_is_present(copy)
         found: list[tuple[int, Element]] = []
         unread = False
         last, known = self.last, self.members
-        if not self.only_sends:
-            for number, (slot, entry) in sorted(boxes.numbered(copy).items()):
-                if number <= last:
-                    continue
+        for number, (slot, entry) in sorted(boxes.numbered(copy).items()):
+            if self.only_sends:
+                if entry.listed & ~entry.done & self.box.mask:
+                    if number > last:
+                        found.append((number, boxes.element_of(copy, slot, entry)))
+                    copy.put(slot, boxes.changed(entry, done=entry.done | self.box.mask))
+            elif number > last:
                 may_read = self._may_read(number, last, present)
                 if self.pressed or not may_read or len(found) == _READ_AT_ONCE:
                     unread = True
@@ -249,8 +312,7 @@ class Intra(Engine):
                 last = number
         wakes = steps.free_complete(copy) and steps.waits_for_room(copy)
         change = self._put_change(copy, known, last) if present else None
-        listed = tuple(steps.receivers_listed(copy)) if self.only_sends else ()
-        return Seen(copy.header(), tuple(found), change, unread, present, wakes or change is not None, listed)
+        return Seen(copy.header(), tuple(found), change, unread, present, wakes or change is not None, excluded)
 
     def _may_read(self, number: int, last: int, present: bool) -> bool:
         """Whether this is the next number. A number is skipped only when all P-flags are set: then the box is restored."""
@@ -258,54 +320,62 @@ class Intra(Engine):
 
     def _put_change(self, copy: Copy, known: tuple[ProcessId, ...], last: int) -> tuple[int, Element] | None:
         """Compares the list with the newest change; ``known`` is that of the last one up to ``last``."""
-        if self.only_sends or not self.entry or (self.forms and not self.joined and not self._is_formed(copy)):
+        if not self.entry or (self.forms and not self.joined and not self._is_formed(copy)):
+            return None
+        if self.only_sends and (not self.joined or steps.receivers_listed(copy)):
+            # It says that a group has no receivers left; everything else the receivers say.
+            return None
+        if not (self.joined or self.forms) and self._is_older_there(copy):
+            # Only a member knows which of the others are new.
             return None
         return steps.put_change(copy, known, last, self.failed)
 
+    def _is_older_there(self, copy: Copy) -> bool:
+        """Whether another receiver was listed before this process."""
+        own = (self.entry, self.box.place)
+        return any(
+            connection.entry and not connection.only_sends and (connection.entry, place) < own
+            for place, connection in copy.connections()
+        )
+
     def _is_formed(self, copy: Copy) -> bool:
-        """Whether all with whom this process forms the group are there, or have failed."""
+        """Whether all with whom this process forms the group are there, or have failed; or it has waited for them long enough."""
         there = {connection.process for _, connection in copy.connections()}
-        return copy.header().next > 1 or all(name in there or name in self.failed for name in self.first)
+        if copy.header().next > 1 or all(name in there or name in self.failed for name in self.first):
+            return True
+        return self.host.now - self.since > FORMING * self.parameters.node_timeout
 
     def _take_in(self, seen: Seen) -> None:
         """Hands to the application what was read."""
         if seen.change is not None:
             self._keep(*seen.change)
         for number, element in seen.elements:
-            self.last = number
-            self._keep(number, element)
+            self.last = max(self.last, number)
+            if not self.only_sends:
+                self._keep(number, element)
             if element.kind != MESSAGES:
                 self._install(number, element)
             elif self.joined:
                 self.host.deliver(self.group, element.sender, element.batch, number)
         self.unread, self.settled = seen.unread or seen.change is not None, seen.present
         self._learn(seen.header)
-        if self.only_sends and not self.joined:
-            self._begin_to_send(seen)
 
     def _install(self, number: int, element: Element) -> None:
         change = change_from_bytes(element.batch.body)
-        if self.host.me not in change.members:
+        if self.host.me not in change.members and not self.only_sends:
             return
         joined: tuple[ProcessId, ...]
-        if self.joined:
+        if self.joined or self.only_sends:
             joined = tuple(name for name in change.members if name not in self.members)
         else:
-            joined = change.members if self.forms else (self.host.me,)
+            # The same at all members, so that they know alike which of them has the state.
+            joined = tuple(name for name in change.members if name in change.joined)
         gone = {name: why for name, why in change.gone if name in self.members}
         left = {name: Reason(why, f"{name} has {why}") for name, why in gone.items()}
         self.members = change.members
         self.host.install(View(self.group, number, change.members, joined, left, rank=number))
         if not self.joined:
             self.joined = True
-            self._send_next()
-
-    def _begin_to_send(self, seen: Seen) -> None:
-        """Of who only sends: the group has begun."""
-        number = seen.header.next - 1
-        if number:
-            self.joined = True
-            self.host.install(View(self.group, number, seen.listed, seen.listed, rank=number))
             self._send_next()
 
     def _keep(self, number: int, element: Element) -> None:
@@ -322,6 +392,8 @@ class Intra(Engine):
             self.oldest = header.oldest
             for number in [number for number in self.kept if number < header.oldest]:
                 del self.kept[number]
+            if self.joined and not self.only_sends:
+                self.host.stable(self.group, header.oldest - 1)
 
     # --- Send ---------------------------------------------------------------------------------------------------------
 
@@ -331,7 +403,7 @@ class Intra(Engine):
     def _send_next(self) -> None:
         if self.joined and not self.sending and not self.departing and self.host.peek(self.group) is not None:
             self.sending = True
-            self.host.spawn("send", self._send())
+            self._spawn("send", self._send())
 
     def _send(self) -> Procedure:
         box = self.box
@@ -421,7 +493,7 @@ class Intra(Engine):
     def _restore(self, copy: int) -> Generator[Request, Any, bool]:
         """Restores what this process keeps in a box; whether the box is alive."""
         box = self.box
-        connection = Connection(self.host.me, self.entry if not self.only_sends else 0, sends=True)
+        connection = boxes.changed(self._connection(), entry=self.entry)
         known = Header(self.next, self.oldest)
         step: Step = partial(steps.start_recovery, place=box.place, connection=connection, known=known)
         header = yield box.operate(copy, "start", step, news=True)
@@ -444,7 +516,7 @@ class Intra(Engine):
         return self.box.mask if has_read else 0
 
     def _set_present(self, copy: int) -> Generator[Request, Any, bool]:
-        step = partial(steps.be_present, place=self.box.place, last=0 if self.only_sends else self.last)
+        step = partial(steps.be_present, place=self.box.place, last=self.last)
         header = yield self.box.operate(copy, "present", step, news=True)
         if header is FAILED:
             return False
@@ -469,7 +541,7 @@ class Intra(Engine):
         """Ends the nap in which this process waits for something to read."""
         if self.connected and not self.departing and self.box.active >= 0:
             self.waking += 1
-            self.host.spawn("wake", self._make_news())
+            self._spawn("wake", self._make_news())
 
     def _make_news(self) -> Procedure:
         yield self.box.operate(self.box.active, "wake", _nothing, news=True)
@@ -481,6 +553,7 @@ class Intra(Engine):
         while self.deleting or self.waking:
             yield Until(self.host.clock() + self.parameters.operation)
         yield from self._restore_into_spares()
+        box.listed.clear()
         yield from self._delete_from_all(self.host.me)
         yield Disconnect(self.group, box.place, self.host.me)
         self.connected = False
@@ -499,7 +572,7 @@ class Intra(Engine):
 
     def _delete(self, process: ProcessId) -> None:
         self.deleting += 1
-        self.host.spawn("delete", self._delete_failed(process))
+        self._spawn("delete", self._delete_failed(process))
 
     def _delete_failed(self, process: ProcessId) -> Procedure:
         yield from self._delete_from_all(process)
@@ -521,14 +594,19 @@ class Intra(Engine):
             return None
         return self._put_change(copy, self.members, self.last)
 
+    def _fail(self, process: ProcessId) -> None:
+        """A process has crashed, or was excluded."""
+        self.failed[process] = None
+        if self.connected and not self.departing:
+            self._delete(process)
+
     # --- failures and pressure ----------------------------------------------------------------------------------------
 
     def notice(self, event: Any) -> None:
         if isinstance(event, Failure):
-            if event.process not in self.failed and event.process != self.host.me:
-                self.failed[event.process] = None
-                if self.connected and not self.departing:
-                    self._delete(event.process)
+            if event.process != self.host.me:
+                # A process that was excluded before has ended now: only its place is left to be freed.
+                self._fail(event.process)
         elif isinstance(event, Pressure):
             self.pressed = event.full
             if not event.full:

@@ -12,7 +12,7 @@ from typing import Final
 
 from ...core.memory import Connection, Copy, Header
 from ...core.model import Batch, ProcessId, ProtocolError
-from .box import CHANGE, Element, changed, delete, free_slot, numbered, purge, put, receivers, restore, set_present
+from .box import CHANGE, JOINS, Element, changed, deaf, delete, free_slot, numbered, purge, put, receivers, restore, set_present
 from .packets import Change, change_from_bytes, change_to_bytes
 
 ROOM: Final = 3
@@ -32,7 +32,11 @@ def accepts_new(copy: Copy) -> bool:
 
 def receivers_listed(copy: Copy, but: int = -1) -> list[ProcessId]:
     """The receivers of what is numbered from now on, by place, but for that in one place."""
-    return [connection.process for place, connection in copy.connections() if connection.entry and place != but]
+    return [
+        connection.process
+        for place, connection in copy.connections()
+        if connection.entry and not connection.only_sends and place != but
+    ]
 
 
 def give_number(copy: Copy, element: Element, most: int) -> int:
@@ -43,15 +47,19 @@ def give_number(copy: Copy, element: Element, most: int) -> int:
     header = copy.header()
     number = header.next
     copy.put_header(changed(header, next=number + 1))
-    put(copy, element, number, receivers(copy, number))
+    put(copy, element, number, receivers(copy, number, element.kind))
     free_complete(copy)
     return number
 
 
 def free_complete(copy: Copy) -> bool:
-    """Moves what everybody has read to Fset: up to the last element whose flags are all set, since flags are set in order.
-    Whether there was anything."""
-    oldest = max((entry.stamp for _, entry in copy.entries() if entry.stamp and not entry.listed & ~entry.done), default=0) + 1
+    """Moves what all have read to Fset: up to the last element whose flags are all set, since flags are set in order. (Members
+    that only send have flags on changes alone; a change stays until they have read it.) Whether there was anything."""
+    entries = [entry for _, entry in copy.entries() if entry.stamp]
+    oldest = max((entry.stamp for entry in entries if not entry.listed & ~entry.done), default=0) + 1
+    senders = deaf(copy)
+    if senders:
+        oldest = min([oldest, *(entry.stamp for entry in entries if senders & entry.listed & ~entry.done)])
     if oldest <= copy.header().oldest:
         return False
     purge(copy, oldest)
@@ -60,19 +68,25 @@ def free_complete(copy: Copy) -> bool:
 
 def put_change(copy: Copy, known: tuple[ProcessId, ...], last: int, failed: Container[ProcessId]) -> tuple[int, Element] | None:
     """Puts a change into the order if the receivers in the list are not those of the last one: that is the newest that is stored
-    after ``last``, or what this process knows. Gives it, with its number."""
+    after ``last``, or what this process knows. Also if a member that only sends waits for its first change. Gives it, with its
+    number."""
     changes = [each for each in numbered(copy).values() if each[1].kind == CHANGE and each[1].stamp > last]
     if changes:
         known = change_from_bytes(copy.data(max(changes, key=lambda each: each[1].stamp)[0])).members
     listed = receivers_listed(copy)
-    if set(listed) == set(known):
+    wishing = [(place, connection) for place, connection in copy.connections() if connection.wish == JOINS]
+    if set(listed) == set(known) and not wishing:
         return None
-    joined = tuple(name for name in listed if name not in known)
+    joined = (*(name for name in listed if name not in known), *(connection.process for _, connection in wishing))
     gone = tuple((name, "crashed" if name in failed else "left") for name in known if name not in listed)
-    change = Change((*(name for name in known if name in listed), *joined), joined, gone)
+    change = Change((*(name for name in known if name in listed), *(name for name in listed if name not in known)), joined, gone)
     element = Element("", 0, CHANGE, Batch(0, 0, change_to_bytes(change)))
     number = give_number(copy, element, copy.layout.places * copy.layout.slots)
-    return (number, element) if number else None
+    if not number:
+        return None
+    for place, connection in wishing:
+        copy.connect(place, changed(connection, wish=0))
+    return number, element
 
 
 def excuse(copy: Copy, place: int, below: int) -> None:
@@ -84,8 +98,10 @@ def excuse(copy: Copy, place: int, below: int) -> None:
 
 
 def list_at(copy: Copy, place: int, connection: Connection) -> None:
-    """Lists a process from its entry on: nobody waits for it to read what is earlier."""
-    copy.connect(place, connection)
+    """Lists a process from its entry on: no process waits for it to read what is earlier. Its presence stamp stays."""
+    before = copy.connection(place)
+    stamp = before.stamp if before is not None and before.process == connection.process else 0
+    copy.connect(place, changed(connection, stamp=stamp))
     excuse(copy, place, connection.entry or copy.header().next)
 
 

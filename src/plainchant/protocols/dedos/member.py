@@ -25,7 +25,7 @@ import msgspec
 
 from ...core.engine import Host
 from ...core.memory import FAILED, Connection, Copy, Entry, Nap, Port, Procedure, Request
-from ...core.model import Batch, Form, GroupId, Join, ProcessId, Reason, View, format_duration
+from ...core.model import SENDS, Batch, Form, GroupId, Join, ProcessId, Reason, View, format_duration
 from ...core.names import place_of
 from . import box as boxes
 from .box import FENCED, JOINS, LEAVES, MESSAGES, Box, Element
@@ -35,21 +35,23 @@ from .ports import Ports
 
 _READ_AT_ONCE: Final = 64
 _FOREVER: Final = 1 << 62
-_JOINING: Final = 12
-"""Who is not let in for so many times as long as a node may be silent gives up."""
+JOINING: Final = 12
+"""A process that is not let in gives up after this multiple of the time for which a node may be silent."""
 
 
 class Reading(msgspec.Struct, frozen=True):
     """What a receiver finds in the mailbox."""
 
     status: str
-    """``read``, ``wait`` (not a member yet), ``void`` (not any more: nobody has read that it was one), ``restore``, ``fenced``,
-    ``deleted``."""
+    """``read``, ``wait`` (not a member yet), ``void`` (not any more: no process has read that it was one), ``restore``,
+    ``fenced``."""
     connection: Connection | None = None
     elements: tuple[tuple[int, Element], ...] = ()
     oldest: int = 1
     earlier: tuple[tuple[int, Element], ...] = ()
     """Of who has just become a member: what others may still have to read."""
+    unread: bool = False
+    """Whether the application does not read, and there is something for it."""
 
 
 class Member:
@@ -74,6 +76,8 @@ class Member:
         self.oldest = 1
         self.kept: dict[int, Element] = {}
         """The Hbuffer."""
+        self.changes: dict[int, Element] = {}
+        """Of a member that only sends: the changes that it has read and others may not have."""
         self.number = 0
         self.sending = False
         self.blocked = False
@@ -83,15 +87,20 @@ class Member:
         """Whether the wish to leave is in the boxes."""
         self.gone = False
         self.members: tuple[ProcessId, ...] = ()
+        self.following = False
+        """Of a member that only sends: whether it has seen a view."""
         self._ports = ports
         self._ask = ask
         self._over = over
         self._since = host.now
         self._asked_at = -_FOREVER
+        self._unread_since: int | None = None
+        """Since when there is something to read and the application has no room for it."""
 
     # --- coming -------------------------------------------------------------------------------------------------------
 
     def enter(self, how: Form | Join) -> Procedure:
+        self.only_sends = self.only_sends or how.role == SENDS
         if isinstance(how, Form):
             self.forms = how.members
         else:
@@ -105,11 +114,13 @@ class Member:
         self.connected = True
 
         def list_(copy: Copy) -> None:
-            copy.connect(box.place, Connection(self.host.me, sends=True, wish=JOINS))
+            copy.connect(box.place, Connection(self.host.me, sends=True, wish=JOINS, only_sends=self.only_sends))
 
         for copy in list(box.spares_first()):
             if (yield box.operate(copy, "list", list_, news=True)) is FAILED:
                 box.found_dead(copy)
+            else:
+                box.listed.add(copy)
         self.host.record("state", self.group, state="wishes to join", place=box.place)
         yield from self._run()
 
@@ -126,8 +137,9 @@ class Member:
                 text = f"{self.group} goes on without this node: it was taken for crashed"
                 self.host.halt(Reason("fenced", text))
                 return
-            elif found.status == "deleted":
-                self.host.halt(Reason("deleted", f"{self.host.me} is not in the mailbox of {self.group} any more"))
+            elif self._is_overdue(found.unread):
+                text = f"{self.host.me} has not read from {self.group} for {format_duration(self.parameters.patience)}"
+                self.host.halt(Reason("not-reading", f"{text}, and others wait for it; read, or set patience higher"))
                 return
             elif found.status == "restore":
                 yield from self._recover(copy)
@@ -140,7 +152,7 @@ class Member:
                 leaves = self._take_in(found.elements)
                 if found.status == "void":
                     self._begin_again()
-                if leaves or (self.only_sends and found.connection.exit):
+                if leaves:
                     yield from self._depart()
                     return
                 self._leave_if_idle()
@@ -159,10 +171,11 @@ class Member:
 
     @property
     def _patience(self) -> int:
-        return _JOINING * self.parameters.misses * self.parameters.present_every
+        return JOINING * self.parameters.node_timeout
 
     def _give_up(self) -> Generator[Request, Any, None]:
-        """Nobody lets this process in."""
+        """No process lets this one in."""
+        self.box.listed.clear()
         for copy in list(self.box.spares_first()):
             step = partial(boxes.delete, process=self.host.me)
             if (yield self.box.operate(copy, "delete", step, news=True)) is FAILED:
@@ -181,19 +194,18 @@ class Member:
     def _read(self, copy: Copy) -> Reading:
         """Receive_inter, as one step."""
         box, header = self.box, copy.header()
-        if header.state == FENCED:
-            return Reading("fenced")
         connection = copy.connection(box.place)
-        if connection is None or connection.process != self.host.me:
-            return Reading("deleted")
-        if self.only_sends:
-            return Reading("wait" if connection.wish == JOINS else "read", connection, (), header.oldest)
+        assert connection is not None, "every step checks first whether this process is listed"
         if not connection.entry:
             return Reading("void" if self.entered else "wait", connection)
+        if header.state == FENCED:
+            return Reading("fenced")
         if not connection.present:
             return Reading("restore", connection)
         found: list[tuple[int, Element]] = []
         there = boxes.numbered(copy)
+        if self.only_sends:
+            return Reading("read", connection, self._read_changes(copy, there), header.oldest)
         earlier = self._earlier(copy, connection, there)
         if not self.pressed:
             number = self.last or connection.entry - 1
@@ -205,14 +217,35 @@ class Member:
                 found.append((number, boxes.element_of(copy, slot, entry)))
                 if not entry.done & box.mask:
                     copy.put(slot, boxes.changed(entry, done=entry.done | box.mask))
-        return Reading("read", connection, tuple(found), header.oldest, earlier)
+        unread = self.pressed and (self.last or connection.entry - 1) + 1 in there
+        return Reading("read", connection, tuple(found), header.oldest, earlier, unread)
+
+    def _read_changes(self, copy: Copy, there: dict[int, tuple[int, Entry]]) -> tuple[tuple[int, Element], ...]:
+        """What a member that only sends reads: the changes that it has no flag on yet, in order. One that it has read may come
+        again when another process restores it late; one that was void comes again as another change."""
+        found: list[tuple[int, Element]] = []
+        for number, (slot, entry) in sorted(there.items()):
+            if entry.listed & ~entry.done & self.box.mask:
+                element = boxes.element_of(copy, slot, entry)
+                if self.changes.get(number) != element:
+                    found.append((number, element))
+                copy.put(slot, boxes.changed(entry, done=entry.done | self.box.mask))
+        return tuple(found)
+
+    def _is_overdue(self, unread: bool) -> bool:
+        """Whether the application has held up all senders for longer than ``patience``."""
+        if not unread:
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = self.host.now
+        return self._unread_since is not None and self.host.now - self._unread_since > self.parameters.patience
 
     def _earlier(
         self, copy: Copy, connection: Connection, there: dict[int, tuple[int, Entry]]
     ) -> tuple[tuple[int, Element], ...]:
         """What a process that has just become a member keeps of the earlier messages: all, like those that have read them. It
         will keep later ones too, and a process that has read a number must have all before it."""
-        if self.entered:
+        if self.entered or self.only_sends:
             return ()
         return tuple(
             (number, boxes.element_of(copy, slot, entry)) for number, (slot, entry) in there.items() if number < connection.entry
@@ -222,29 +255,34 @@ class Member:
         self.entered = True
         self.last = max(0, connection.entry - 1)
         self.host.record("state", self.group, state="entered", entry=connection.entry)
-        if self.only_sends:
-            names = tuple(name for name in self.forms or self.contacts if place_of(name) not in self.parameters.senders)
-            self.host.install(View(self.group, 1, names or (self.host.me,), names))
-            self.send()
 
     def _begin_again(self) -> None:
         """The change that made this process a member was lost before anybody had read it."""
-        assert not self.members, self.members
+        assert self.only_sends or not self.members, self.members
         self.entered = False
         self.last = 0
         self.kept.clear()
 
     def _purge(self, oldest: int) -> None:
-        self.oldest = max(self.oldest, oldest)
-        for number in [number for number in self.kept if number < self.oldest]:
-            del self.kept[number]
+        """Forgets what all receivers of all nodes have read."""
+        if oldest <= self.oldest:
+            return
+        self.oldest = oldest
+        for kept in (self.kept, self.changes):
+            for number in [number for number in kept if number < oldest]:
+                del kept[number]
+        if self.members and not self.only_sends:
+            self.host.stable(self.group, oldest - 1)
 
     def _take_in(self, elements: tuple[tuple[int, Element], ...]) -> bool:
         """Hands to the application what was read; whether it was this process's leave."""
         leaves = False
         for number, element in elements:
-            self.last = number
-            self._keep(number, element)
+            self.last = max(self.last, number)
+            if self.only_sends:
+                self.changes[number] = element
+            else:
+                self._keep(number, element)
             if element.kind == MESSAGES:
                 self.host.deliver(self.group, element.sender, element.batch, number)
             else:
@@ -256,16 +294,37 @@ class Member:
         self.kept[number] = element
 
     def _install(self, number: int, change: Change) -> bool:
+        if self.only_sends:
+            return self._follow(number, change)
         if self.host.me not in change.members:
             return True
         left = {name: Reason(why.replace(" ", "-"), f"{name} {_SAID[why]}") for name, why in change.gone}
         was_in = self.host.me in self.members
-        joined = tuple(name for name in change.members if name not in self.members) if was_in else change.members
+        joined = self._joined(change)
         self.members = change.members
         self.host.install(View(self.group, number, change.members, joined, left, rank=number))
         if not was_in:
             self.send()
         return False
+
+    def _follow(self, number: int, change: Change) -> bool:
+        """A member that only sends is in no view, but sees the views of the others."""
+        if any(name == self.host.me for name, _ in change.gone):
+            return True
+        before, self.members = self.members, change.members
+        joined = tuple(name for name in change.members if name not in before)
+        left = {name: Reason(why.replace(" ", "-"), f"{name} {_SAID[why]}") for name, why in change.gone if name in before}
+        self.host.install(View(self.group, number, change.members, joined, left, rank=number))
+        if not self.following:
+            self.following = True
+            self.send()
+        return False
+
+    def _joined(self, change: Change) -> tuple[ProcessId, ...]:
+        """The members that are new in a change: the same at all of them, so that they know alike which member has the state."""
+        if self.host.me in self.members:
+            return tuple(name for name in change.members if name not in self.members)
+        return tuple(name for name in change.members if name in change.joined)
 
     # --- recovering ---------------------------------------------------------------------------------------------------
 
@@ -297,9 +356,15 @@ class Member:
 
     def send(self) -> None:
         """There may be something to send."""
-        if self.entered and not self.sending and not self.wishing and self.host.peek(self.group) is not None:
+        if (
+            self.entered
+            and (self.following or not self.only_sends)
+            and not self.sending
+            and not self.wishing
+            and self.host.peek(self.group) is not None
+        ):
             self.sending = True
-            self.host.spawn("send", self._send())
+            self.host.spawn("send", self.box.run(self._send()))
 
     def _send(self) -> Procedure:
         box = self.box
@@ -371,10 +436,10 @@ class Member:
         self._leave_if_idle()
 
     def _leave_if_idle(self) -> None:
-        is_in = self.only_sends or self.host.me in self.members
+        is_in = self.following or self.host.me in self.members
         if self.leaving and self.entered and is_in and not self.sending and not self.wishing:
             self.wishing = True
-            self.host.spawn("leave", self._wish_to_leave())
+            self.host.spawn("leave", self.box.run(self._wish_to_leave()))
 
     def _wish_to_leave(self) -> Procedure:
         """Says so in all boxes as soon as all its messages have numbers."""
@@ -409,6 +474,7 @@ class Member:
         box = self.box
         self.entered = False
         yield from self._restore_into_spares()
+        box.listed.clear()
         for copy in box.deletes_from():
             deleted = yield box.operate(copy, "delete", partial(boxes.delete, process=self.host.me, drop=False), news=True)
             if deleted is FAILED:

@@ -75,9 +75,11 @@ class Local(msgspec.Struct, frozen=True, array_like=True):
     floor: Number
     """All its messages up to this one of its own numbers were read by all receivers of its node."""
     entry: Number
-    """The number of the change that made it a receiver; 0: none has, or it only sends."""
+    """The number of the change that made it a member; 0: none has."""
     exit: Number
     """The number of the change that has said that it is no member any more; 0: none has."""
+    only_sends: bool = False
+    """Whether it reads changes of members only."""
 
 
 class Said(Packet, frozen=True, array_like=True, gc=False):

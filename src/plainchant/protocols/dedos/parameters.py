@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Final
 
 from ...core.memory import MOST_PLACES
-from ...core.model import MS, US, Duration, UsageError, parameter
+from ...core.model import MS, SECOND, US, Duration, UsageError, format_duration, parameter
+
+SHORTEST_SILENCE: Final = 5
+"""Polls that a process may miss before it counts as hung, at least."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,6 +78,19 @@ class Parameters:
         minimum=1,
     )
     misses: int = parameter(5, "a node that was not heard in so many rounds has crashed", minimum=1)
+    silence: Duration = parameter(
+        Duration(0),
+        "a process that does not stamp its presence for this long is excluded by its node; "
+        "0: half the time after which a node counts as crashed, and at least 5 polls",
+        unit="duration",
+        minimum=0,
+    )
+    patience: Duration = parameter(
+        Duration(1 * SECOND),
+        "how long a member may hold up the others by not reading before it halts",
+        unit="duration",
+        minimum=1,
+    )
     lans: int = parameter(1, "networks; with 2 the second is used when the first has crashed", minimum=1, maximum=2)
 
     def __post_init__(self) -> None:
@@ -83,3 +100,18 @@ class Parameters:
             )
         if self.delta >= self.present_every:
             raise UsageError("delta has to be shorter than present_every: a round ends before the next begins")
+        if 0 < self.silence < SHORTEST_SILENCE * self.poll:
+            raise UsageError(
+                f"silence is {format_duration(self.silence)}, but processes stamp their presence once per poll; make it at least "
+                f"{format_duration(SHORTEST_SILENCE * self.poll)}, or 0 to have it chosen"
+            )
+
+    @property
+    def longest_silence(self) -> int:
+        """How long (ns) a process may be silent before its node excludes it."""
+        return int(self.silence) or max(self.node_timeout // 2, SHORTEST_SILENCE * self.poll)
+
+    @property
+    def node_timeout(self) -> int:
+        """How long (ns) a node may be silent before the others take it for crashed."""
+        return self.misses * self.present_every

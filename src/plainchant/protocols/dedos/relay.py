@@ -28,7 +28,6 @@ from typing import Any, Final
 from ...core.engine import Host
 from ...core.memory import FAILED, Copy, Disconnect, Nap, Port, Procedure, Request
 from ...core.model import GroupId, Packet, ProcessId, Reason, WireError
-from ...core.names import place_of
 from . import box as boxes
 from . import relay_steps as steps
 from .box import CHANGE, FENCED, JOINS, MESSAGES, Box, Element
@@ -115,11 +114,17 @@ class Relay:
         self._busy = 0
         """Procedures of this relay that run beside the one that looks at the mailbox."""
         self._told_full = 0
+        self.deleted: set[ProcessId] = set()
+        """Processes that this relay has deleted from all boxes: their places can be freed."""
 
     # --- serving ------------------------------------------------------------------------------------------------------
 
-    def serve(self, ports: Ports) -> Procedure:
-        """Serves the mailbox until nobody is connected to it any more but the relay."""
+    def serve(self, ports: Ports, token: int) -> Procedure:
+        """Serves the mailbox until no process but the relay is connected to it. ``token`` fences earlier relays off."""
+        self.box.token = token
+        return self.box.run(self._serve_all(ports))
+
+    def _serve_all(self, ports: Ports) -> Procedure:
         port = yield from ports.connect(self.group, self.box.layout)
         if isinstance(port, Port):
             yield from self._serve(port)
@@ -131,7 +136,7 @@ class Relay:
 
     def _spawn(self, name: str, procedure: Procedure) -> None:
         self._busy += 1
-        self.host.spawn(name, self._counted(procedure))
+        self.host.spawn(name, self.box.run(self._counted(procedure)))
 
     def _counted(self, procedure: Procedure) -> Procedure:
         yield from procedure
@@ -141,20 +146,31 @@ class Relay:
         box = self.box
         box.place, box.mask, box.life = port.place, 1 << port.place, port.epoch
         while not self.stopped and box.active >= 0:
+            yield from self._purge()
             copy = box.active
+            if copy < 0:
+                return
             found = yield box.operate(copy, "look", self._look)
             if found is FAILED:
                 box.found_dead(copy)
                 self._forget()
                 continue
             self._seen(found)
-            if found.state == FENCED and not found.members:
+            if found.state == FENCED and steps.is_fresh(found.members):
+                if found.members:
+                    yield from self._renew()
                 return
             if not found.members and not self.epoch:
                 return
-            yield from self._purge()
+            if self._is_anything_removable:
+                continue
+            # The look is the last operation before the nap: news that comes after it ends the nap. After a purge it would not.
             latest = self.host.clock() + self._patience(found)
             yield Nap(latest, latest, self.group)
+
+    @property
+    def _is_anything_removable(self) -> bool:
+        return self._removable() > self.purged
 
     def _patience(self, found: Snapshot) -> int:
         """How long until the mailbox is looked at again, if there is no news."""
@@ -186,20 +202,29 @@ class Relay:
                     requests.append(boxes.element_of(copy, slot, entry))
         acked = steps.count_acked(copy, there, header.oldest, next_)
         members = tuple(
-            Local(connection.process, connection.wish, steps.floor(copy, connection, acked), connection.entry, connection.exit)
+            Local(
+                connection.process,
+                connection.wish,
+                steps.floor(copy, connection, acked),
+                connection.entry,
+                connection.exit,
+                connection.only_sends,
+            )
             for _, connection in copy.connections()
             if connection.process not in self.failed
         )
         beyond = tuple(sorted(number for number in there if number > next_))
+        receives = any(connection.entry and not connection.only_sends for _, connection in copy.connections())
         return Snapshot(
             header.state, restored, header.epoch, header.promised, header.before, header.nodes, header.oldest, next_, acked,
-            beyond, len(waiting), tuple(requests), members, any(connection.entry for _, connection in copy.connections()),
+            beyond, len(waiting), tuple(requests), members, receives, header.life,
         )  # fmt: skip
 
     def _seen(self, found: Snapshot) -> None:
         """Acts upon what is in the mailbox."""
         if not self.ready:
             self.ready = True
+            self.box.life = max(self.box.life, found.life)
             self.epoch, self.promised = max(self.epoch, found.epoch), max(self.promised, found.promised)
         self.oldest = max(self.oldest, found.oldest)
         self.acked = found.acked
@@ -422,7 +447,7 @@ class Relay:
             self._admit(copy, number, change, is_active)
         if is_active and number in boxes.numbered(copy):
             return "there"
-        listed = boxes.receivers(copy, number)
+        listed = boxes.receivers(copy, number, element.kind)
         if is_local:
             found = boxes.own(copy, element.sender, element.number)
             if found is not None:
@@ -457,9 +482,9 @@ class Relay:
             self.wants_report = self.host.clock()
         for place, connection in tuple(copy.connections()):
             if connection.wish == JOINS and connection.process in change.joined:
-                entry = 0 if place_of(connection.process) in self.parameters.senders else number
-                copy.connect(place, boxes.changed(connection, entry=entry, wish=0, present=is_active))
-            elif connection.process in gone and not connection.exit:
+                copy.connect(place, boxes.changed(connection, entry=number, wish=0, present=is_active))
+            elif connection.entry and connection.process in gone and not connection.exit:
+                # One that wishes to join again is not meant: it never learned that it had been a member.
                 copy.connect(place, boxes.changed(connection, exit=number, wish=0))
 
     def _purge(self) -> Generator[Request, Any, None]:
@@ -646,6 +671,7 @@ class Relay:
             elif found is not None:
                 place = found
         yield Disconnect(self.group, place, process)
+        self.deleted.add(process)
         self.host.record("state", self.group, state="deleted", who=process)
         self.wants_report = self.host.clock()
         if self.distributor:
@@ -675,6 +701,15 @@ class Relay:
         for copy in list(self.box.spares_first()):
             if (yield self.box.operate(copy, "fence", mark, news=True)) is FAILED:
                 self.box.found_dead(copy)
+
+    def _renew(self) -> Generator[Request, Any, None]:
+        """The members of a group that went on without this node have halted, or are excluded. Processes that wish to join begin
+        with empty boxes: those have a new life, so that the distributor can tell them from the old ones."""
+        life = max(self.box.life + 1, self.host.clock())
+        for copy in list(self.box.spares_first()):
+            if (yield self.box.operate(copy, "renew", partial(steps.renew, life=life), news=True)) is FAILED:
+                self.box.found_dead(copy)
+        self.host.record("state", self.group, state="renewed", life=life)
 
     # --- what is left to do -------------------------------------------------------------------------------------------
 

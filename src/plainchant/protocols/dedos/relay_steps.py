@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...core.memory import Connection, Copy, Entry
+from ...core.memory import Connection, Copy, Entry, Header
 from . import box as boxes
 from .box import JOINS, LEAVES, MESSAGES, Element
 from .packets import Local, SyncInit
@@ -31,6 +31,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Those of them that should be sent to the distributor now."""
     members: tuple[Local, ...]
     receives: bool
+    life: int
+    """When the boxes were made anew; 0: never."""
 
 
 def first_missing(there: dict[int, tuple[int, Entry]], oldest: int) -> int:
@@ -45,6 +47,7 @@ def count_acked(copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, ne
     """SetAcks: the largest number such that it and all before it were read by every local receiver. A node without receivers
     acknowledges what it has stored (erratum 11)."""
     number = oldest
+    senders = boxes.deaf(copy)
     while number < next_:
         if number not in there:
             break
@@ -53,8 +56,15 @@ def count_acked(copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, ne
             break
         number += 1
     # Who has restored what it knows of has read more than is there, if others have removed it.
-    read = [max(connection.read, connection.entry - 1) for _, connection in copy.connections() if connection.entry]
-    return max(number - 1, min(read, default=0))
+    read = [
+        max(connection.read, connection.entry - 1)
+        for _, connection in copy.connections()
+        if connection.entry and not connection.only_sends
+    ]
+    # A member that only sends has not read a change that is still here.
+    unread = [stamp for stamp, (_, entry) in there.items() if senders & entry.listed & ~entry.done]
+    acked = max(number - 1, min(read, default=0))
+    return min(acked, min(unread) - 1) if unread else acked
 
 
 def floor(copy: Copy, connection: Connection, acked: int) -> int:
@@ -88,6 +98,16 @@ def turn(copy: Copy, *, packet: SyncInit) -> None:
     oldest = max(header.oldest, packet.start)
     promised = max(header.promised, packet.epoch)
     copy.put_header(boxes.changed(header, oldest=oldest, epoch=packet.epoch, promised=promised, nodes=packet.nodes))
+
+
+def renew(copy: Copy, *, life: int) -> None:
+    """Empties a box for processes that wish to join; those that were members before are deleted."""
+    for slot, entry in tuple(copy.entries()):
+        copy.put(slot, boxes.changed(entry, removed=True))
+    for place, connection in tuple(copy.connections()):
+        if connection.entry or connection.wish != JOINS:
+            copy.disconnect(place)
+    copy.put_header(Header(life=life, token=copy.header().token))
 
 
 def is_fresh(members: tuple[Local, ...]) -> bool:

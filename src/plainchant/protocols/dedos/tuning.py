@@ -14,7 +14,8 @@ _BESIDE: Final = 1024
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
-    """Live, nodes are given two seconds, and an element holds as much as a packet."""
+    """Live, a node may be silent for two seconds, a process for one, an application may not read for five, and an element holds
+    as much as a packet."""
     if not surroundings.live:
         return parameters
     wanted: dict[str, Any] = {
@@ -23,6 +24,7 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
         "delta": Duration(100 * MS),
         "retry": Duration(60 * MS),
         "operation": Duration(1 * SECOND),
+        "patience": Duration(5 * SECOND),
         "room": max(parameters.room, surroundings.packet - _BESIDE),
     }
     return dataclasses.replace(parameters, **{name: value for name, value in wanted.items() if name not in surroundings.given})

@@ -7,7 +7,7 @@ from that (``times``).
 
 Procedures are generators of operations on shared memory (:mod:`.core.memory`), so that they read like the paper's and can be
 stopped anywhere. Start with ``times``, then ``sending``, ``first``, ``second``, ``receiving`` (the whole of a Receive),
-``membership`` (Join, Leave, garbage collection), ``engine``."""
+``membership`` (Join, Leave, garbage collection), ``watching`` (receivers that are overdue), ``engine``."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
-from ...core.model import MS, GroupId, ProcessId
+from ...core.model import MS, GroupId, ProcessId, format_duration
 from ...core.names import place_of
-from ..registry import Description, Placement, Promise
+from ..registry import Description, Placement, Progress, Promise
 from .box import layout, send_length
 from .engine import Mailbox
 from .parameters import Parameters
 from .remote import Remote
-from .remote_link import unnoticed
+from .remote_link import silence, unnoticed
 from .remote_packets import PACKETS
 from .remote_slave import Acting
+from .sending import LONGEST_LEAD
 from .times import Times
 from .tuning import tune
 
@@ -70,6 +71,32 @@ def bounds(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> di
     return {"send": times.send, "deliver": times.deliver + there_and_back, "size": parameters.room}
 
 
+def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> Progress:
+    """A message of at most ``room`` bytes waits for a slot, for its turn on the schedule, and for the decision on it.
+
+    The sender's next slot is free ``slot_free`` after the message in it was sent, at the latest. Without a majority of votes the
+    second protocol decides when the processes that do not vote are excluded, which takes no longer. Then the message takes a
+    period, a Send and its delivery; the message before it may still be on its way for as long.
+
+    A process joins and leaves at a timestamp that is ahead of its clock, and of every message in the mailbox. Messages of a late
+    sender lie up to ``LONGEST_LEAD`` ahead. Then everything earlier has to be delivered. A leaver first sends what it took. A
+    process that forms the group waits ``patience`` for those that do not come.
+
+    A remote process, or one that acts for a remote one, may be silent for a while before the other side takes it for gone.
+
+    Faults of other processes that last do not count: these processes are excluded. With the first protocol clocks have to be
+    right, because one receiver with a fast clock rejects the messages of all senders (3.4.1).
+    """
+    if not parameters.patience:
+        return Progress(because="with patience 0 a receiver that is stopped keeps all senders waiting")
+    times = Times(parameters)
+    unheard = 2 * parameters.datagram + silence(parameters) if parameters.remote else 0
+    within = times.slot_free + 2 * (times.period + times.deliver) + unheard
+    listed = LONGEST_LEAD + 2 * (times.join + parameters.notice) + times.settled + times.deliver + 4 * times.period
+    faults = {"pause", "slow", "sluggish", "busy"} | (set() if times.first else {"step"})
+    return Progress(within, within + listed + parameters.patience + unheard, frozenset(faults))
+
+
 def settle(parameters: Any) -> int:
     times = Times(parameters)
     unheard = unnoticed(parameters) if parameters.remote else 0
@@ -77,6 +104,12 @@ def settle(parameters: Any) -> int:
 
 
 def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:
+    least = 4 * Times(parameters).flagged
+    if 0 < parameters.patience < least:
+        return (
+            f"patience is {format_duration(parameters.patience)}; make it at least {format_duration(least)}, four times what an "
+            "intact receiver needs for a message, or 0"
+        )
     for group, members in groups.items():
         if len(members) > parameters.places:
             return f"{group} has {len(members)} members and a mailbox has {parameters.places} places; set places higher"
@@ -115,9 +148,10 @@ DESCRIPTION = Description(
     settle=settle,
     check=check,
     bounds=bounds,
+    progress=progress,
     tune=tune,
     views=False,
-    recorded=frozenset({"unblock"}),
+    recorded=frozenset({"suspect", "unblock"}),
     placement=Placement(
         memory=layout,
         remote=lambda parameters: parameters.remote,

@@ -7,15 +7,30 @@ from typing import Any
 
 from ...core.engine import Engine, Host
 from ...core.memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request, Until
-from ...core.model import Batch, Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
+from ...core.model import (
+    Batch,
+    Failure,
+    Form,
+    GroupId,
+    Join,
+    Pressure,
+    ProcessId,
+    Propose,
+    ProtocolError,
+    Reason,
+    View,
+    format_duration,
+)
 from ...core.names import place_of
 from . import membership
 from .box import Box
 from .message import Message
 from .parameters import Parameters
 from .receiving import Receiver
+from .remote_link import silence
 from .sending import HOPELESS, LONGEST_LEAD, Outgoing, Sender
 from .times import TICK
+from .watching import ATTENTIVE
 
 _NOTHING = Outgoing(Batch(0, 0, b""))
 """Stands for a message that is not taken yet: a slot is waited for."""
@@ -74,6 +89,8 @@ class Mailbox(Engine):
             self.sender.last = receiver.entry
             self.host.record("state", self.group, state="entered", entry=receiver.entry)
             self.host.spawn("scan", receiver.scan())
+            if box.parameters.patience:
+                self.host.spawn("watch", receiver.guard.run())
         if isinstance(how, Form) or self.only_sends:
             yield from self._know(how.members if isinstance(how, Form) else ())
         while not (self.only_sends or receiver.started):
@@ -83,14 +100,26 @@ class Mailbox(Engine):
         self._leave_if_idle()
 
     def _know(self, members: tuple[ProcessId, ...]) -> Generator[Request, Any, None]:
-        """Waits until all of these are connected, and begins with those who receive."""
+        """Waits until all of these are connected, and begins with those that receive. A process that does not come for
+        ``patience`` is not waited for: if it is connected later, it enters like one that joins."""
         box = self.box
+        waited, before, patience = 0, self.host.now, box.parameters.patience
+        # The process that acts for a remote one lists it when that has not come for so long.
+        absent = silence(box.parameters) if box.parameters.remote else 0
         while True:
             found = yield from self._connections()
             if found is None:
                 return
             there = {connection.process: connection for connection in found}
-            if all(name in there or name in self.failed for name in members):
+            missing = [name for name in members if name not in there and name not in self.failed]
+            if not missing:
+                break
+            # A process that was itself stopped has not waited meanwhile.
+            waited += min(self.host.now - before, patience // ATTENTIVE)
+            before = self.host.now
+            if patience and waited > patience + absent:
+                text = f"{', '.join(missing)} did not come for {format_duration(patience)}: {self.group} is formed without"
+                self.host.record("state", self.group, state="formed without", processes=missing, text=text)
                 break
             yield Nap(box.times.instant(box.clock + 1))
         receiving = [connection for connection in found if connection.entry and not connection.gone]

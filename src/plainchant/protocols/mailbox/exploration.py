@@ -21,6 +21,9 @@ OPERATIONS: Final = frozenset({"decide", "finish", "flag", "list", "look", "read
 UNITS: Final = {"write": 2, "flag": 2, "decide": 10, "read": 2, "finish": 2, "skew": 4, "poll": 60}
 """Bounds in units, unless others are given: e is small against dd."""
 
+NO_PATIENCE: Final = 0
+"""Unless a patience is given, cases end before any receiver would be overdue: what receivers watch is left out of the states."""
+
 
 def mailbox_case(
     *,
@@ -42,7 +45,8 @@ def mailbox_case(
     for name in given:
         if name not in known:
             raise UsageError(f"there is no number {name!r} in mailbox; see: plainchant protocols mailbox")
-    chosen = Parameters(**{"rejected": "halt", "slots": 2, "places": receivers + len(only), "room": 64, **given, "senders": only})
+    fixed = {"rejected": "halt", "slots": 2, "places": receivers + len(only), "room": 64, "patience": NO_PATIENCE}
+    chosen = Parameters(**{**fixed, **given, "senders": only})
     variant = variant_of(rules or {})
     times = Times(chosen)
     groups = {GROUP: (*listening, *only)}

@@ -75,6 +75,9 @@ def _change(box: Box, connection: Connection, listed: int, copy: Copy) -> int | 
     whatever its own timestamp says; or None if it is too late for another timestamp."""
     if listed and box.host.clock() >= listed + box.times.settled - box.parameters.skew - TICK:
         return None
+    there = copy.connection(box.place)
+    if there is not None and there.gone and there.process == connection.process:
+        return None  # it was excluded meanwhile
     copy.connect(box.place, connection)
     if not connection.exit:
         _excuse(box, copy, box.mask)
@@ -93,24 +96,44 @@ def _write(box: Box, connection: Connection) -> Generator[Request, Any, None]:
 
 def collect(box: Box, place: int, process: ProcessId) -> Generator[Request, Any, None]:
     """Sees to it that nobody waits for a process that is gone."""
-    mask = 1 << place
-    exit_ = box.clock + box.times.join + box.parameters.skew + TICK
+    yield from spread(box, place, process)
+    yield Disconnect(box.group, place, process)
+
+
+def spread(box: Box, place: int, process: ProcessId, reports: int = 0) -> Generator[Request, Any, None]:
+    """Marks a process as gone in every copy; ``reports``: those that excluded it."""
+    exit_ = exit_time(box)
 
     def mark(copy: Copy) -> int:
         connection = copy.connection(place)
         if connection is None or connection.process != process:
             return 0
-        left = connection.exit or exit_
-        if not connection.gone:
-            copy.connect(place, Connection(process, connection.entry, left, gone=True))
-        _excuse(box, copy, mask)
-        return left
+        if reports and not connection.gone:
+            connection = changed(connection, reports=reports)
+        return mark_gone(box, copy, place, connection, exit_)
 
     for copy in range(box.copies):
         left = yield box.list(copy, mark)
         if left is not FAILED and left:
             exit_ = left
-    yield Disconnect(box.group, place, process)
+
+
+def exit_time(box: Box) -> int:
+    """Exit timestamp of a process that is marked as gone now."""
+    return box.clock + box.times.join + box.parameters.skew + TICK
+
+
+def mark_gone(box: Box, copy: Copy, place: int, connection: Connection, exit_: int) -> int:
+    """Part of a step: no process waits for this one any more in this copy. Gives its exit timestamp, which the first mark set."""
+    left = connection.exit or exit_
+    mask = 1 << place
+    if not connection.gone:
+        copy.connect(place, Connection(connection.process, connection.entry, left, gone=True, reports=connection.reports))
+        for other, there in list(copy.connections()):
+            if there.reports & mask and not there.gone:  # the next process in this place has reported nothing
+                copy.connect(other, changed(there, reports=there.reports & ~mask))
+    _excuse(box, copy, mask)
+    return left
 
 
 def _excuse(box: Box, copy: Copy, mask: int) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from ...core.memory import MOST_PLACES
-from ...core.model import MS, US, Duration, UsageError, format_duration, parameter
+from ...core.model import MS, SECOND, US, Duration, UsageError, format_duration, parameter
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +59,13 @@ class Parameters:
     notice: Duration = parameter(
         Duration(0),
         "how much further ahead a process enters or leaves than listing it takes; who is too slow even so has to begin again",
+        unit="duration",
+        minimum=0,
+    )
+    patience: Duration = parameter(
+        Duration(1 * SECOND),
+        "how long a receiver may leave a decision flag unset, because it is stopped, slow or does not read, before the others "
+        "exclude it; 0: only processes that crash are excluded",
         unit="duration",
         minimum=0,
     )

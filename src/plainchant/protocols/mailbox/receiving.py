@@ -13,7 +13,8 @@ been inserted while this one waited. Changes of membership stand in the same ord
 
 **Reading** is separate from deciding: from the first copy that is alive, messages beside each other. Then the decision flags are
 set. With the second protocol that is postponed until every receiver has had time to read, also those without a flag (A.1.2); with
-an application that has no room it waits until it has, so that senders run out of slots.
+an application that has no room it waits until it has, so that senders run out of slots. A receiver that leaves its flags unset
+for too long is excluded (``watching``).
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from collections.abc import Callable, Generator
 from typing import Any, cast
 
 from ...core.memory import FAILED, Connection, Copy, Entry, Nap, Request, Until
-from ...core.model import Batch, ProcessId, Reason, View
+from ...core.model import Batch, ProcessId, Reason, View, format_duration
 from . import first, second
 from .box import Box, Key, changed, find
 from .message import Message
+from .watching import Guard, is_excluded, why_excluded
 
 Found = tuple[list[tuple[int, Entry]], list[tuple[int, Connection]]]
 
@@ -68,6 +70,7 @@ class Receiver:
         """Those whose flags are to be set."""
         self.deciding = 0
         self.finishing = False
+        self.guard = Guard(box, self._halt_excluded)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -139,6 +142,8 @@ class Receiver:
         if self.stopped:
             return
         entries, connections = found
+        if self.guard.judge(connections):
+            return
         for slot, entry in entries:
             self._see(slot, entry)
         self._see_connections(connections)
@@ -147,6 +152,15 @@ class Receiver:
             del self.known[key]
         self._look_back(began, instant)
         self.advance()
+
+    def _halt_excluded(self, own: Connection) -> None:
+        """The others have excluded this process."""
+        box = self.box
+        self.stopped = True
+        name, patience = box.host.me, format_duration(box.parameters.patience)
+        text = f"{name} was excluded from {box.group}: it had not set its decision flags for {patience}"
+        why = "its application does not read" if self.pressed else "it was stopped or too slow"
+        box.host.halt(Reason("excluded", f"{text}, because {why}", {"reports": own.reports.bit_count()}))
 
     def _look_back(self, began: int, instant: int | None) -> None:
         """Up to the horizon this look has shown everything. A later message waits for another look, because an earlier one may
@@ -282,6 +296,7 @@ class Receiver:
     def _view(self, stamp: int, joined: tuple[ProcessId, ...] = (), left: tuple[ProcessId, ...] = ()) -> View:
         box = self.box
         gone = {name: Reason("left", f"{name} is no longer a receiver of {box.group}") for name in left}
+        gone |= {name: why_excluded(last) for name in left if (last := self.listed.get(name)) is not None and is_excluded(last)}
         self.number = number = max(self.number + 1, stamp - box.epoch)
         own = box.rank(self.entry) if box.host.me in joined else box.rank(stamp)
         return View(box.group, number, tuple(self.members), joined, gone, rank=own)
@@ -367,7 +382,7 @@ class Receiver:
                 self._finish([item])
             self.queue.popleft()
         if self._is_at_end():
-            self.stopped = True
+            self.stopped = self.guard.stopped = True
             self._over()
 
     def _read(self, message: Message) -> Generator[Request, Any, None]:
@@ -426,10 +441,20 @@ class Receiver:
                 if entry is not None and not entry.removed:
                     entry = changed(entry, done=entry.done | box.mask)
                     copy.put(message.slot, entry)
+                elif entry is None and message.verdict is False:
+                    self._bar(copy, message)
             box.sweep(copy)
 
         for copy in range(box.copies):
             yield box.finish(copy, set_flags)
+
+    def _bar(self, copy: Copy, message: Message) -> None:
+        """Part of a step: a message that was rejected is not in this copy. If its sender comes late, it must not write it: those
+        that have done with it here would never set a flag."""
+        there = copy.entry(message.slot)
+        if self.box.times.first and (there is None or (there.removed and there.stamp < message.stamp)):
+            barred = Entry(message.stamp, message.entry.place, message.entry.sender, decision=False, removed=True)
+            copy.put(message.slot, barred)
 
     def _tell_late(self, message: Message, text: str) -> None:
         entry = message.entry
@@ -439,7 +464,7 @@ class Receiver:
     @property
     def is_idle(self) -> bool:
         """Whether no procedure of its is under way, but for one that looks."""
-        return not (self.deciding or self.reading or self.finishing)
+        return not (self.deciding or self.reading or self.finishing or self.guard.looking)
 
     # --- what is left to do -------------------------------------------------------------------------------------------
 

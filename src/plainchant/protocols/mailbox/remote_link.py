@@ -117,6 +117,11 @@ class Link:
         """Pieces that the other side has not acknowledged."""
         return len(self._under_way) + len(self._waiting)
 
+    @property
+    def unacknowledged(self) -> int:
+        """How long (ns) the oldest packet under way has not been acknowledged; 0: none is."""
+        return self.host.now - min((sent.first for sent in self._under_way.values()), default=self.host.now)
+
     def waiting(self) -> Reason | None:
         """What is under way, or why the other side may be gone; None: nothing is."""
         if self.closed or self.resting:

@@ -187,6 +187,9 @@ class Slave(Layer):
         self.stop()
 
     def halt(self, reason: Reason) -> None:
+        late, bound = self.link.unacknowledged, self.inner.box.parameters.datagram
+        if late > bound:  # no acknowledgement has told how late it is
+            self._tell_untimely("datagram", late, bound)
         self.link.say(Halted(reason))
         self.stop()
         self._ended(self)

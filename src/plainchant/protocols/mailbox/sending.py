@@ -82,10 +82,16 @@ class Sender:
         entry = copy.entry(slot)
         if entry is None or entry.removed:
             return True
-        if not self.box.is_over(entry):
+        if not self.box.is_over(entry) and not self._is_abandoned(entry):
             return False
         copy.put(slot, changed(entry, removed=True))
         return True
+
+    def _is_abandoned(self, entry: Entry) -> bool:
+        """Whether the process that had this place before has left something there that no receiver looks at. (It was late and
+        wrote into one copy what had been rejected in another, and crashed before it could withdraw that: first protocol.)"""
+        times, patience = self.box.times, self.box.parameters.patience
+        return bool(patience) and entry.sender != self.box.host.me and self.box.clock >= entry.stamp + times.slot_free
 
     def stamp(self) -> int:
         """The timestamp of a message that is sent now."""
@@ -113,8 +119,9 @@ class Sender:
 
         def insert(copy: Copy) -> None:
             there = find(copy, slot, key)
-            if there is not None and there.removed:
-                return
+            latest = copy.entry(slot)
+            if (there is not None and there.removed) or (latest is not None and latest.stamp > stamp):
+                return  # it was rejected here; or this Send is so late that a later one has used the slot
             copy.fill(slot, batch.body)
             fields = (batch.first, batch.count, batch.offset, batch.total, len(batch.body), True)
             if there is None:

@@ -26,6 +26,8 @@ from typing import Final
 from .parameters import Parameters
 
 TICK: Final = 1
+LOOKS_IN_PATIENCE: Final = 8
+"""How often a receiver looks for overdue flags in ``patience``."""
 
 
 class Times:
@@ -72,6 +74,27 @@ class Times:
         """From a message's Send to its delivery, by a clock that is right."""
         self.kept = 0 if self.first else self._kept()
         """After its timestamp, on any clock: every intact receiver has read it."""
+        self.flagged = max(self.deliver, self.kept) + skew + self.period + 2 * copies * parameters.finish + TICK
+        """After its timestamp, or after it was written: every intact receiver has set its flags, in two batches at most."""
+
+    @property
+    def watch(self) -> int:
+        """Time between two looks for overdue flags."""
+        return self.parameters.patience // LOOKS_IN_PATIENCE
+
+    @property
+    def slot_free(self) -> int:
+        """From the timestamp of an intact sender's message until its slot is free, whatever a receiver does (``watching``).
+
+        All intact receivers have watched the message since a round of ``watch`` after it was written, and ``flagged`` and
+        ``patience`` later, in their next round, they report what is missing. Those reports suffice. The exclusion is carried to
+        the other copies, a round later if the process that made it has crashed, and the sender sees that at its next look.
+        """
+        parameters = self.parameters
+        copies = parameters.copies
+        round_ = self.watch + copies * (parameters.decide + copies * parameters.flag)
+        overdue = self.send + self.flagged + parameters.patience
+        return overdue + 3 * round_ + self.period + copies * parameters.decide + 2 * parameters.skew
 
     def _extra(self) -> int:
         """See *Overtaking* above."""

@@ -7,7 +7,9 @@ process that waits for its processor longer than that is late: its message is se
 ``sending``), so on a busy machine everything takes longer and nothing is lost. Processes on one machine read one clock.
 
 **Room.** Messages of a sender go together, as many as there is room for, and one such batch at a time is under way: large
-entries are what makes large messages fast. All of it is memory that exists while the mailbox does.
+entries are what makes large messages fast. The memory of a place is reserved when a process connects there. So places cost
+nothing until they are taken, and a mailbox has as many as there can be: their number must not depend on the peers that a process
+happens to list.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import dataclasses
 from typing import Any, Final
 
 from ...core.memory import MOST_PLACES
-from ...core.model import MS, US
+from ...core.model import MS, SECOND, US
 from ..registry import Surroundings
 from .parameters import Parameters
 
@@ -30,17 +32,15 @@ BOUNDS: Final = {
     "poll": 300 * US,
     "notice": 50 * MS,
     "datagram": 200 * MS,
+    "patience": 5 * SECOND,
 }
 SLOTS: Final = 4
 ROOM: Final = 2 << 20
-SPARE: Final = 4
-"""Places for processes that come back before the places of those who crashed are free, and for those who join."""
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
     """The parameters fitted to real time and memory, except for those that were given."""
     if not surroundings.live:
         return parameters
-    places = min(2 * surroundings.members + SPARE, MOST_PLACES)
-    chosen: dict[str, Any] = {**BOUNDS, "slots": SLOTS, "room": ROOM, "places": places}
+    chosen: dict[str, Any] = {**BOUNDS, "slots": SLOTS, "room": ROOM, "places": MOST_PLACES}
     return dataclasses.replace(parameters, **{name: value for name, value in chosen.items() if name not in surroundings.given})

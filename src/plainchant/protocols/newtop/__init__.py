@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host
 from ...core.model import GroupId, ProcessId
-from ..registry import Description, Promise
+from ..registry import Description, Progress, Promise
+from .formation import ENTRY_PATIENCE
+from .membership import GIVE_UP
 from .packets import PACKETS
-from .parameters import Parameters
+from .parameters import LONGEST, Parameters
 from .process import Process
+from .repair import RAREST, SLOWEST
+from .suspector import OPENING
 from .tuning import tune
 
 if TYPE_CHECKING:
@@ -78,6 +82,35 @@ def settle(parameters: Any) -> int:
     return static + 2 * int(parameters.alive_every) + 4 * int(parameters.suspect_after + parameters.merge_after)
 
 
+def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> Progress:
+    """How long applications may wait, whatever one or several other members do. The terms:
+
+    - *A member stops* (crash, pause), or parts of the network do not hear each other: the others suspect it after omega at the
+      latest, which grows to at most ``LONGEST`` times ``suspect_after``, and is ``OPENING`` times as long for a member that has
+      not been heard in a new formation yet. A block by which it is missed comes within ``alive_every``.
+    - *A member does not read*: it goes after ``patience``. Members that cannot settle a suspicion part after as long.
+    - *Agreement* is four words, one after the other, each answered by the others: Suspect, Refute or Confirmed, Remove, and the
+      null messages that complete its block. A word that is lost is found by the next probe (at most ``SLOWEST`` times
+      ``probe_after`` later) and asked for (at most two to the power ``RAREST`` times ``ask_after`` later).
+
+    A request to join or to form a group is refused after ``ENTRY_PATIENCE`` times ``suspect_after``; a leaver is let go, or
+    gives up waiting for that, after the group has settled whatever is under way.
+
+    Static groups (``suspect_after = 0``, or a sequencer) have no bound: their members wait for each other for good.
+    """
+    if any(parameters.is_static(group) for group in groups) or not parameters.suspect_after:
+        return Progress(because="the members of a static group wait for each other, however long one of them takes")
+    omega = int(parameters.suspect_after)
+    suspicion = OPENING * LONGEST * omega + int(parameters.alive_every)
+    agreement = 4 * (SLOWEST * int(parameters.probe_after) + (int(parameters.ask_after) << RAREST))
+    within = suspicion + parameters.longest_wait + agreement
+    return Progress(
+        within=within,
+        answered=within + (ENTRY_PATIENCE + GIVE_UP) * omega,
+        despite=frozenset({"pause", "sluggish", "partition", "loss<=0.3"}),
+    )
+
+
 def changes(parameters: Any) -> bool:
     """Whether members may join, leave and fail."""
     return bool(parameters.suspect_after) and not parameters.sequencers
@@ -113,6 +146,7 @@ DESCRIPTION = Description(
     faults=("crash", "loss", "duplication", "reordering", "corruption", "pause", "partition", "cut", "clog", "clock steps"),
     settle=settle,
     check=check,
+    progress=progress,
     tune=tune,
     changes=changes,
     proposes=changes,

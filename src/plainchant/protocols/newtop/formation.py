@@ -23,6 +23,11 @@ them and remove them like any member; what is left on both sides finds each othe
 comes after the caller was given up, an Opening of a formation that this process has no part in are recognised by their tags
 and names: an attempt is (caller, its number), a formation is its tag, a restarted process has another name.
 
+**Slow networks.** An answer can take longer than the caller waits. The caller says so (``Abandon``) and waits twice as long the
+next time; a later call of the same caller takes the place of the one that is followed. What each part knows about how long
+blocks take, and how long the answer took, goes into the plan, so that a formation does not begin with an omega that has been too
+short before. If a formation loses a member soon all the same, the next attempt to come together waits, twice as long each time.
+
 **Forming** a group from processes that agree: the proposer calls each of them (``Call.invited``), their applications are asked,
 and those who agree are in the plan.
 
@@ -31,13 +36,15 @@ and those who agree are in the plan.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
+from msgspec import structs
+
 from ...core.model import Consent, GroupId, Invitation, ProcessId, Reason, View
-from .membership import LEFT
-from .packets import Answer, AskJoin, Beacon, Call, Convene, Move, Opening, Plan
+from .attempts import Attempt, Convened, Entry, Followed
+from .membership import DEPARTED
+from .packets import Abandon, Answer, AskJoin, Beacon, Call, Convene, Move, Opening, Plan
 
 if TYPE_CHECKING:
     from .part import Part
@@ -60,56 +67,13 @@ FARTHEST: Final = 1 << 20
 ENTRY_PATIENCE: Final = 20
 """Who wants to join, or has proposed a group, gives up after so many times ``suspect_after``."""
 ANSWER_PATIENCE: Final = 2
-"""A call waits for answers, and an answer for the plan, so many times ``suspect_after``."""
+"""A call waits for answers at first, and a plan that is said to be in force, this multiple of ``suspect_after``."""
+DOUBLINGS: Final = 4
+"""Waits that grow are doubled at most this often."""
+SHORT_LIVED: Final = 8
+"""A formation that loses a member within this multiple of ``suspect_after`` was a failure."""
 FIRST_TAG: Final = 2
 """Tags of plans begin here: 1 is the first formation of a group that is formed by all at once."""
-
-
-@dataclasses.dataclass(slots=True)
-class _Attempt:
-    """A call of ours."""
-
-    number: int
-    deadline: int
-    called: dict[ProcessId, Answer | None]
-    invited: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Followed:
-    """A call that this part follows, until then; without a caller: its plan has been said, and nobody else's is followed yet."""
-
-    caller: ProcessId
-    attempt: int
-    until: int
-
-    def is_of(self, caller: ProcessId, attempt: int) -> bool:
-        return (self.caller, self.attempt) == (caller, attempt)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Convened:
-    """A plan of ours that not all of these leaders may have."""
-
-    plan: Plan
-    attempt: int
-    leaders: tuple[ProcessId, ...]
-
-
-@dataclasses.dataclass(slots=True)
-class _Entry:
-    """A group that this process wants to be in: it asks ``contacts``, or has agreed with somebody's proposal."""
-
-    contacts: tuple[ProcessId, ...]
-    deadline: int
-    agreed_with: ProcessId = ""
-    attempt: int = 0
-    invited: tuple[ProcessId, ...] = ()
-    """Those to whom it was proposed."""
-
-    def knows(self, process: ProcessId) -> bool:
-        """Whether this process can have let us in."""
-        return process == self.agreed_with or process in self.contacts or process in self.invited
 
 
 class Formations:
@@ -119,15 +83,15 @@ class Formations:
         self.process = process
         self.host = process.host
         self.parameters = process.parameters
-        self.entries: dict[GroupId, _Entry] = {}
-        self.attempts: dict[GroupId, _Attempt] = {}
+        self.entries: dict[GroupId, Entry] = {}
+        self.attempts: dict[GroupId, Attempt] = {}
         self.lost: dict[GroupId, dict[ProcessId, None]] = {}
         """Members that have failed, or seem to have."""
         self.askers: dict[GroupId, dict[ProcessId, None]] = {}
         self.found: dict[GroupId, dict[ProcessId, Beacon]] = {}
         """Other parts' leaders, whom this process would call."""
-        self.followed: dict[GroupId, _Followed] = {}
-        self.plans: dict[GroupId, _Convened] = {}
+        self.followed: dict[GroupId, Followed] = {}
+        self.plans: dict[GroupId, Convened] = {}
         self.wishes: dict[GroupId, GroupId] = {}
         """Groups to be renamed, or, empty, closed."""
         self._wished: dict[GroupId, int] = {}
@@ -136,11 +100,19 @@ class Formations:
         self._asked: dict[tuple[GroupId, ProcessId, int], None] = {}
         """Proposals that the application has been asked about."""
         self._count = 0
+        self._unanswered: dict[GroupId, int] = {}
+        """Calls in a row that ended without an answer that agrees."""
+        self._failures: dict[GroupId, int] = {}
+        """Formations in a row that lost a member soon."""
+        self._entered: dict[GroupId, int] = {}
+        """When the formation in force began here."""
+        self._not_before: dict[GroupId, int] = {}
+        """When other parts may be called again."""
 
     # --- coming in ----------------------------------------------------------------------------------------------------
 
     def ask_to_join(self, group: GroupId, contacts: tuple[ProcessId, ...]) -> None:
-        self.entries[group] = _Entry(contacts, self._after(ENTRY_PATIENCE))
+        self.entries[group] = Entry(contacts, self._after(ENTRY_PATIENCE))
         self._ask(group)
 
     def _after(self, patience: int) -> int:
@@ -155,7 +127,8 @@ class Formations:
         """Forms a group of those of these processes that agree."""
         others = tuple(member for member in members if member != self.host.me)
         self._count += 1
-        self.attempts[group] = _Attempt(self._count, self._after(ENTRY_PATIENCE), dict.fromkeys(others), invited=True)
+        deadline = self._after(ENTRY_PATIENCE)
+        self.attempts[group] = Attempt(self._count, self.host.now, deadline, dict.fromkeys(others), invited=True)
         self.host.record("form", group, stage="propose", members=list(members), situation="proposes")
         self._call(group)
         if not others:
@@ -167,7 +140,7 @@ class Formations:
         invited = (self.host.me, *attempt.called) if attempt.invited else ()
         for process, answer in attempt.called.items():
             if answer is None:
-                self.host.send((process,), Call(group, attempt.number, invited))
+                self.host.send((process,), Call(group, attempt.number, invited, attempt.deadline - self.host.now))
         self._timer(group, self.parameters.alive_every)
 
     def consent(self, consent: Consent) -> None:
@@ -179,7 +152,7 @@ class Formations:
             agrees, text = False, f"{self.host.me} is in {group} already, or about to be"
         if agrees:
             self.attempts.pop(group, None)
-            self.entries[group] = _Entry(
+            self.entries[group] = Entry(
                 (), self._after(ENTRY_PATIENCE), invitation.proposer, invitation.attempt, invitation.members
             )
             self._timer(group, self.parameters.alive_every)
@@ -220,6 +193,8 @@ class Formations:
         leader = self._leader(part)
         if type(packet) is Call:
             self._called(part, leader, source, packet)
+        elif type(packet) is Abandon:
+            self._abandoned(part, source, packet)
         elif leader != self.host.me:
             if type(packet) is not Convene and source != leader:
                 self.host.send((leader,), packet)
@@ -262,7 +237,7 @@ class Formations:
         membership = part.membership
         assert membership is not None
         followed = self.followed.get(part.group)
-        busy = followed is not None and not followed.is_of(source, call.attempt) and followed.until > self.host.now
+        busy = followed is not None and not followed.gives_way_to(source, call.attempt) and followed.until > self.host.now
         attempt = self.attempts.get(part.group)
         refusal = ""
         if leader != self.host.me:
@@ -275,10 +250,28 @@ class Formations:
             self.host.send((source,), Answer(part.group, call.attempt, False, text=refusal))
             self.host.record("form", part.group, stage="refuse", caller=source, why=refusal, situation="refuses a call")
             return
-        self.attempts.pop(part.group, None)
-        self.followed[part.group] = _Followed(source, call.attempt, self._after(ANSWER_PATIENCE))
+        self._give_up(part.group)
+        wait = min(call.wait, ANSWER_PATIENCE * self.parameters.suspect_after << DOUBLINGS)
+        self.followed[part.group] = Followed(source, call.attempt, self._after(ANSWER_PATIENCE) + wait)
         self.host.record("form", part.group, stage="answer", caller=source, situation="follows a call")
-        self.host.send((source,), Answer(part.group, call.attempt, True, part.number + len(part.members), part.members))
+        number, patience = part.number + len(part.members), membership.suspector.learned
+        self.host.send((source,), Answer(part.group, call.attempt, True, number, part.members, patience=patience))
+
+    def _give_up(self, group: GroupId) -> None:
+        """Our own call, if there is one, is void: those who follow it are told."""
+        attempt = self.attempts.pop(group, None)
+        if attempt is not None and not attempt.invited:
+            self._abandon(group, attempt.number, tuple(attempt.called))
+
+    def _abandon(self, group: GroupId, attempt: int, leaders: tuple[ProcessId, ...]) -> None:
+        if leaders:
+            self.host.send(leaders, Abandon(group, attempt))
+            self.host.record("form", group, stage="abandon", called=list(leaders), situation="abandons a call")
+
+    def _abandoned(self, part: Part, source: ProcessId, packet: Abandon) -> None:
+        followed = self.followed.get(part.group)
+        if followed is not None and followed.is_of(source, packet.attempt):
+            del self.followed[part.group]
 
     def _invited(self, source: ProcessId, call: Call) -> None:
         group = call.group
@@ -300,8 +293,13 @@ class Formations:
     def _answered(self, source: ProcessId, answer: Answer) -> None:
         attempt = self.attempts.get(answer.group)
         if attempt is None or attempt.number != answer.attempt or source not in attempt.called:
+            convened = self.plans.get(answer.group)
+            is_planned = convened is not None and convened.attempt == answer.attempt
+            if answer.agrees and not is_planned and answer.group in self.process.parts:
+                self._abandon(answer.group, answer.attempt, (source,))
             return
         attempt.called[source] = answer
+        attempt.slowest = max(attempt.slowest, self.host.now - attempt.started)
         if all(one is not None for one in attempt.called.values()):
             self._conclude(answer.group)
 
@@ -314,7 +312,7 @@ class Formations:
         is_merge = plan.name == part.group and plan.form != part.form and part.number < plan.number <= part.number + FARTHEST
         if not is_merge or not set(part.members) <= set(plan.members) or not is_sound(plan, source, self.host.me):
             return
-        self.followed[part.group] = _Followed("", 0, self._after(ANSWER_PATIENCE))
+        self.followed[part.group] = Followed("", 0, self._after(ANSWER_PATIENCE))
         self.process.say(part, Move(convene.plan))
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -341,7 +339,7 @@ class Formations:
         if part is not None and part.membership is not None and not part.membership.bye:
             self._look_around(part)
 
-    def _go_on_entering(self, group: GroupId, entry: _Entry) -> None:
+    def _go_on_entering(self, group: GroupId, entry: Entry) -> None:
         if self.host.now < entry.deadline:
             if entry.contacts:
                 self._ask(group)
@@ -373,7 +371,7 @@ class Formations:
         if self.lost.get(group) and self.parameters.merge_after:
             self._timer(group, self.parameters.merge_after)
 
-    def _convene_again(self, part: Part, convened: _Convened) -> None:
+    def _convene_again(self, part: Part, convened: Convened) -> None:
         """Leaders who may not have the plan get it again, until it is in force here, or overtaken."""
         plan = convened.plan
         there = part.form == plan.form
@@ -399,14 +397,21 @@ class Formations:
         group = part.group
         if group in self.plans:
             return
-        found = {leader: beacon for leader, beacon in self.found.pop(group, {}).items() if leader not in part.members}
+        found = {}
+        if self.host.now >= self._not_before.get(group, 0):
+            found = {leader: beacon for leader, beacon in self.found.pop(group, {}).items() if leader not in part.members}
         if found:
             self._count += 1
-            self.attempts[group] = _Attempt(self._count, self._after(ANSWER_PATIENCE), dict.fromkeys(found))
+            deadline = self.host.now + self._wait_for_answers(group)
+            self.attempts[group] = Attempt(self._count, self.host.now, deadline, dict.fromkeys(found))
             self.host.record("form", group, stage="call", called=list(found), situation="calls")
             self._call(group)
         elif self.askers.get(group):
             self._plan(part, [], 0)
+
+    def _wait_for_answers(self, group: GroupId) -> int:
+        """How long a call waits: twice as long as the one before, if that came to nothing."""
+        return ANSWER_PATIENCE * self.parameters.suspect_after << min(self._unanswered.get(group, 0), DOUBLINGS)
 
     def _conclude(self, group: GroupId) -> None:
         """All have answered, or had time to."""
@@ -415,13 +420,16 @@ class Formations:
         if attempt.invited:
             self._found_group(group, attempt, answers)
             return
+        self._unanswered[group] = 0 if answers else self._unanswered.get(group, 0) + 1
         part = self.process.parts.get(group)
-        if part is None or part.membership is None or not part.open or not part.membership.calm:
-            return
-        if self._leader(part) == self.host.me and (answers or self.askers.get(group)):
-            self._plan(part, answers, attempt.number)
+        ready = part is not None and part.membership is not None and part.open and part.membership.calm
+        if part is not None and ready and self._leader(part) == self.host.me and (answers or self.askers.get(group)):
+            self._plan(part, answers, attempt.number, attempt.slowest)
+        convened = self.plans.get(group)
+        planned = convened.leaders if convened is not None and convened.attempt == attempt.number else ()
+        self._abandon(group, attempt.number, tuple(process for process, _ in answers if process not in planned))
 
-    def _plan(self, part: Part, answers: list[tuple[ProcessId, Answer]], attempt: int) -> None:
+    def _plan(self, part: Part, answers: list[tuple[ProcessId, Answer]], attempt: int, slowest: int = 0) -> None:
         group = part.group
         parts: list[tuple[ProcessId, ...]] = [part.members]
         members = dict.fromkeys(part.members)
@@ -446,8 +454,11 @@ class Formations:
         if len(parts) == 1:
             return
         members.update(dict.fromkeys(newcomers))
+        assert part.membership is not None
+        patience = max(part.membership.suspector.learned, 2 * slowest, *(answer.patience for _, answer in answers), 0)
         plan = self.make_plan(group, number + 1, tuple(members), tuple(parts), newcomers)
-        self.plans[group] = _Convened(plan, attempt, tuple(leaders))
+        plan = structs.replace(plan, patience=patience if patience > self.parameters.suspect_after else 0)
+        self.plans[group] = Convened(plan, attempt, tuple(leaders))
         self.host.record(
             "form",
             group,
@@ -482,7 +493,7 @@ class Formations:
         lost = tuple(process for process in self.lost.get(group, {}) if process not in members)[-PASSED_ON:]
         return Plan(form, group, number, members, parts, newcomers, lost)
 
-    def _found_group(self, group: GroupId, attempt: _Attempt, answers: list[tuple[ProcessId, Answer]]) -> None:
+    def _found_group(self, group: GroupId, attempt: Attempt, answers: list[tuple[ProcessId, Answer]]) -> None:
         """Forms the group of those who have agreed."""
         if not answers and attempt.called:
             texts = [f"{process}: {answer.text or 'no'}" for process, answer in attempt.called.items() if answer is not None]
@@ -524,12 +535,18 @@ class Formations:
         if old is not None:
             process.retire(old)
         part = process.begin(group, plan.members, plan.form, plan.number)
+        self._entered[group] = self.host.now
+        if part.membership is not None:
+            learned = old.membership.suspector.learned if old is not None and old.membership is not None else 0
+            part.membership.suspector.begin_with(max(plan.patience, learned))
         part.previous = old
         part.open = False
         if old is not None:
             process.goes_on(old, part if old.group == group else None)
             if old.membership is not None and part.membership is not None:
                 part.membership.wants_out = old.membership.wants_out
+                part.membership.expelled = old.membership.expelled
+            part.flow.full = old.flow.full
         before = old.members if old is not None else ()
         view = View(
             group,
@@ -580,12 +597,23 @@ class Formations:
         """Members are gone from the view: they are looked for, unless they have left."""
         lost = self.lost.setdefault(group, {})
         for process, reason in gone.items():
-            if reason.code != LEFT:
+            if reason.code not in DEPARTED:
                 lost[process] = None
+                self._back_off(group)
         while len(lost) > LOST:
             del lost[next(iter(lost))]
         if lost and self.parameters.merge_after:
             self._timer(group, self.parameters.merge_after)
+
+    def _back_off(self, group: GroupId) -> None:
+        """A member is lost. If that happens again and again soon after parts have come together, they take more time."""
+        entered = self._entered.pop(group, None)  # counted once
+        if entered is not None:
+            soon = self.host.now - entered < SHORT_LIVED * self.parameters.suspect_after
+            failures = self._failures[group] = min(self._failures.get(group, 0) + 1, DOUBLINGS) if soon else 0
+            if failures:
+                self._not_before[group] = self.host.now + (self.parameters.merge_after << failures)
+                self.host.record("state", group, failures=failures, situation="parts take their time")
 
     def forget(self, group: GroupId) -> None:
         """This process is no longer in the group."""
@@ -599,6 +627,10 @@ class Formations:
             self.askers,
             self.wishes,
             self._wished,
+            self._unanswered,
+            self._failures,
+            self._entered,
+            self._not_before,
         ):
             known.pop(group, None)
         if self._timers.pop(group, None) is not None:

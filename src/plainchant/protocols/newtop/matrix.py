@@ -44,9 +44,11 @@ class Column:
         "done",
         "early",
         "flow",
+        "heard",
         "index",
         "kept",
         "last",
+        "probed",
         "process",
         "queue",
         "stable",
@@ -82,6 +84,10 @@ class Column:
         """How often its gap was asked for without getting further."""
         self.asked_at = 0
         """``last`` when it was asked for."""
+        self.heard = -1
+        """When something last came from it; -1: never."""
+        self.probed = -1
+        """When it was last asked for a sign of life; -1: never."""
         self.cut: int | None = None
         """It has ended: of what it sent, what is up to here counts."""
         self.waited = 0

@@ -25,6 +25,16 @@ While P_k is suspected, whatever comes from it is pending: kept, not looked at. 
 outside the detection has the same last message of everybody in it and takes nothing more from them, refutations included;
 so nobody can go back on it, and whoever has confirmed less has said so before.
 
+**Suspicions in a circle** (a suspects c, c suspects b, b suspects a) satisfy neither (iii) nor (v): the only member that could
+refute a suspicion suspects the member that has it, and does not look at what it says. So a suspicion is *repeated*, every one and
+a half omegas, until it is settled, and a ``Suspect`` among the pending packets is *overheard*: a member that has more of the
+accused and does not suspect it refutes, as in (iii). That is sound. A Refute only says that its sender has not agreed and has
+more; a detection that was confirmed without it has its sender in it, and those who agreed on that do not look at the Refute. If
+messages cannot go round at all, because the links of the circle stay broken, nothing settles the suspicions. Then, after the
+time by which every member that lives has suspected or refuted (:meth:`Membership.parts_at`), those that have done neither are
+suspected too, so that parts go on by themselves and meet again when the links work. Where only a majority may go on, that would
+halt all of them: without a majority that hears each other nothing can be agreed, so members wait until the links work.
+
 **The cut.** Total order: the smallest lbn of the detection. Nobody has a complete block above it, so nobody has delivered
 anything there, and what one of the failed sent after having delivered something of another that nobody else has is above it. A
 causal order may have delivered all it has. There each of the failed has its own lbn, which everybody has, lessened by whatever
@@ -42,6 +52,10 @@ everything that was sent before is numbered below, and only what a member sends 
 the same message for all. The leaver says it when everything that it had before its last message is stable: it can be asked
 for nothing, and what it knew nobody has to miss. Then it waits until everybody has shown that it has it.
 
+**An application that does not read** stops the senders of the group (``Flow.room``). The process knows it and goes by itself,
+when it has held them up for ``patience``: it leaves as above, without what it had still to send, with a ``Bye`` that says why,
+and halts. So the others need not agree on it.
+
 **Moving** to another formation (:mod:`.formation`): at the delivery of a ``Move`` sending stops, and each member says
 ``Close``; at the last Close everything that was sent here is delivered at everybody, and the formation ends. If a member is
 removed in between, the move is void.
@@ -57,6 +71,7 @@ from ...core.model import ProcessId, Reason, format_duration
 from .delivery import RANK_BITS
 from .matrix import Column, Multicast
 from .packets import Bye, Close, Confirmed, Move, Plan, Refute, Remove, Suspect, Word, weight
+from .parameters import LONGEST
 from .suspector import Suspector
 
 if TYPE_CHECKING:
@@ -71,6 +86,13 @@ PENDING_BYTES: Final = 16 << 20
 DETECTIONS: Final = 256
 """Detections of others that cannot be taken over yet."""
 LEFT: Final = "left"
+NOT_READING: Final = "not reading"
+DEPARTED: Final = frozenset({LEFT, NOT_READING})
+"""Reasons of members that have said Bye: everybody has the same of them, and they are not looked for."""
+UNSETTLED: Final = "unsettled"
+REPEAT: Final = 3
+"""Suspicions that are not settled are repeated after this many halves of ``suspect_after``: those who share them have mostly said
+so by then."""
 GIVE_UP: Final = 4
 """A leaver waits for the others' answers for so many times ``suspect_after`` at the most."""
 
@@ -89,6 +111,10 @@ class Membership:
         """Why each of them is suspected,"""
         self.since: dict[ProcessId, int] = {}
         """and since when."""
+        self._overheard: dict[tuple[ProcessId, ProcessId], int] = {}
+        """Suspicions of suspected members that were refuted here: who has it, of whom, and the block."""
+        self._repeats = False
+        """The timer for repeating them is set."""
         self.recorded: dict[ProcessId, dict[ProcessId, int]] = {}
         """Others' suspicions: whom, who does, and the block that each has last."""
         self.kept: list[tuple[ProcessId, Detection]] = []
@@ -118,6 +144,10 @@ class Membership:
         self.before_last = 0
         """What there was (flow number) when this process sent its last message."""
         self.wants_out = False
+        self.expelled: Reason | None = None
+        """It goes because its application does not read."""
+        self._held_up: int | None = None
+        """Since when senders wait for this process's application to read."""
         self.bye = 0
         """The block of one's own Bye; 0: not said."""
         self.let_go: dict[ProcessId, None] = {}
@@ -190,10 +220,47 @@ class Membership:
             self.reasons[process] = self._reason(process, column.last, why, evidence)
             situation = "suspects" if len(self.suspicions) == 1 and not self.failed else "suspects several"
             self.host.record("suspect", group, process=process, last=column.last, why=why, situation=situation, **evidence)
-        last = max(column.last for column, _ in found)
-        self.process.say(self.part, Suspect(tuple((column.process, column.last) for column, _ in found)), above=last)
+        self._say_suspect({column.process: column.last for column, _ in found})
         if why == "mutual":
             self.host.record("state", group, situation="mutual suspicion")
+
+    def _say_suspect(self, suspicions: dict[ProcessId, int]) -> None:
+        self.process.say(self.part, Suspect(tuple(suspicions.items())), above=max(suspicions.values()))
+        if not self._repeats:
+            self._repeats = True
+            self.host.set_timer(("repeat", self.part.group), self.host.now + REPEAT * self.parameters.suspect_after // 2)
+
+    def repeat(self) -> None:
+        """Suspicions that are not settled yet are said again: a member that suspects this one may have missed them."""
+        self._repeats = False
+        if not self.suspicions or self.bye or self.halted:
+            return
+        self._part_from_the_undecided()
+        self.host.record("state", self.part.group, suspects=dict(self.suspicions), situation="suspicions repeated")
+        self._say_suspect(self.suspicions)
+
+    @property
+    def disagreement(self) -> int:
+        """How long the others may neither share nor refute a suspicion: the longest omega that any of them can have come to,
+        and ``patience``."""
+        return LONGEST * self.parameters.suspect_after + self.parameters.longest_wait
+
+    def parts_at(self, since: int) -> int:
+        """When members part that have disagreed since then; 0: never, because it would halt them."""
+        return 0 if self.parameters.partitions == "majority" else since + self.disagreement
+
+    def _part_from_the_undecided(self) -> None:
+        """Suspects members that have neither shared nor refuted a suspicion although they had the time."""
+        overdue = [process for process, since in self.since.items() if 0 < self.parts_at(since) <= self.host.now]
+        undecided = {
+            member: process
+            for process in overdue
+            for member in self._others()
+            if self.recorded.get(process, {}).get(member) != self.suspicions[process]
+        }
+        found = [(self.part.matrix.columns[member], {"about": process}) for member, process in undecided.items()]
+        if found:
+            self.suspect(found, UNSETTLED)
 
     def _reason(self, process: ProcessId, last: int, why: str, evidence: dict[str, Any]) -> Reason:
         if why == "mutual":
@@ -202,6 +269,11 @@ class Membership:
         if why == "absent":
             known = {"last": last, "suspected_by": evidence["by"]}
             return Reason("crashed", f"{process} did not come: it failed on the way", known)
+        if why == UNSETTLED:
+            known = {"last": last, "suspected_by": self.host.me, **evidence}
+            time = format_duration(self.disagreement)
+            text = f"{process} has neither confirmed nor refuted in {time} that {evidence['about']} failed"
+            return Reason(UNSETTLED, text, known)
         silence = evidence["silence"]
         text = (
             f"{process} has sent nothing for block {evidence['block']} in {format_duration(silence // 1000 * 1000)}; its last "
@@ -218,7 +290,18 @@ class Membership:
         if len(pending) < PENDING and held < PENDING_BYTES:
             pending.append(packet)
             self._pending_bytes[source] = held + weight(packet)
+        if type(packet) is Word and type(packet.say) is Suspect:
+            self.overhear(source, packet.say)
         return True
+
+    def overhear(self, by: ProcessId, say: Suspect) -> None:
+        """A suspected member suspects others. It is not taken into account, but refuted where it is wrong: see above."""
+        for process, last in say.suspicions:
+            column = self._column(process) if process not in self.suspicions and process != self.host.me else None
+            if column is None or self._has(column) <= last or self._overheard.get((by, process), -1) >= last:
+                continue
+            self._overheard[by, process] = last
+            self._refute(column, {by: last})
 
     # --- hearing ------------------------------------------------------------------------------------------------------
 
@@ -235,7 +318,7 @@ class Membership:
         elif type(say) is Confirmed:
             self._told(column, say)
         elif type(say) is Bye:
-            self._departs(column)
+            self._departs(column, say)
         elif type(say) is Remove and self.bye and self.host.me in say.failed:
             self.let_go[by] = None
 
@@ -263,10 +346,18 @@ class Membership:
         recorded = self.recorded.get(column.process)
         if not recorded:
             return
-        last = column.last if column.cut is None else column.cut
+        last = self._has(column)
         behind = {by: theirs for by, theirs in recorded.items() if theirs < last}
-        if not behind:
-            return
+        if behind:
+            self._refute(column, behind)
+
+    def _has(self, column: Column) -> int:
+        """Up to which block this process has what counts of a member."""
+        return column.last if column.cut is None else column.cut
+
+    def _refute(self, column: Column, behind: dict[ProcessId, int]) -> None:
+        """Tells all that there is more of a member than these have."""
+        last = self._has(column)
         sent = 0
         for by, theirs in behind.items():
             sent += self.process.repair.send_again(self.part, by, column, theirs, last)
@@ -336,12 +427,14 @@ class Membership:
         """(v)"""
         for process, last in self.suspicions.items():
             recorded = self.recorded.get(process, {})
-            for member in self.part.members:
-                if member == self.host.me or member in self.suspicions or member in self.failed:
-                    continue
-                if recorded.get(member) != last:
-                    return None
+            if any(recorded.get(member) != last for member in self._others()):
+                return None
         return self.host.me, tuple(sorted(self.suspicions.items()))
+
+    def _others(self) -> list[ProcessId]:
+        """The other members, without those that are suspected here or have failed."""
+        gone = {self.host.me, *self.suspicions, *self.failed}
+        return [member for member in self.part.members if member not in gone]
 
     def _taken_over(self) -> tuple[ProcessId, Detection] | None:
         """(vi)"""
@@ -402,7 +495,9 @@ class Membership:
         for process, _ in detection:
             self.failed[process] = self.reasons.pop(process)
         self.kept = [(one, other) for one, other in self.kept if any(self._is_member(process) for process, _ in other)]
-        part.others = tuple(process for process in part.others if process not in self.failed or self.failed[process].code == LEFT)
+        part.others = tuple(
+            process for process in part.others if process not in self.failed or self.failed[process].code in DEPARTED
+        )
         self.process.delivery.ended(part, columns)
         self._remove()
 
@@ -449,7 +544,7 @@ class Membership:
         """Whether this part may not go on (``partitions = "majority"``)."""
         if self.parameters.partitions != "majority":
             return False
-        members = [member for member in self.part.members if self.failed.get(member, _FAILED).code != LEFT]
+        members = [member for member in self.part.members if self.failed.get(member, _FAILED).code not in DEPARTED]
         gone = {process for process, _ in detection} | self.failed.keys()
         stays = [member for member in members if member not in gone]
         if 2 * len(stays) > len(members) or (2 * len(stays) == len(members) and members[0] in stays):
@@ -535,6 +630,8 @@ class Membership:
 
     def removed(self, by: ProcessId, say: Remove, block: int) -> None:
         """(ix), with 6.4."""
+        if self.is_beyond_bye(block):
+            return
         if self.counted:
             self.votes[by] = frozenset(say.failed)
             if not self._is_last(self.votes[by], block):
@@ -550,6 +647,11 @@ class Membership:
         ]
         self.marks = {one: left for one, marks in self.marks.items() if (left := [mark for mark in marks if mark > block])}
         self.install(gone, (block + 1 << RANK_BITS) - 1 if self.part.order == "total" else None)
+
+    def is_beyond_bye(self, block: int) -> bool:
+        """Whether this process has left before a block. It is in no view that begins after its Bye, so that it must not install
+        one: with itself in it, that would be another view than the one that those who stay install with the same number."""
+        return 0 < self.bye < block
 
     def _is_last(self, vote: frozenset[ProcessId], block: int) -> bool:
         """Whether with this Remove all who stay have said the same, and nobody of them is virtual here (then a larger one
@@ -581,11 +683,30 @@ class Membership:
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
-    def _departs(self, column: Column) -> None:
+    def notice_readers(self) -> None:
+        """Senders wait for this process's application, or no longer do."""
+        waits = self.part.flow.full and bool(self.part.wanted_by or self.part.blocked == "room")
+        if waits and self._held_up is None:
+            self._held_up = self.host.now
+            self.host.set_timer(("reading", self.part.group), self.host.now + self.parameters.longest_wait)
+        elif not waits and self._held_up is not None:
+            self._held_up = None
+            self.host.cancel_timer(("reading", self.part.group))
+
+    def expel_oneself(self) -> None:
+        """Senders have waited for this process's application for ``patience``."""
+        if self._held_up is None or self.bye:
+            return
+        self.expelled = not_reading(self.host.me, self.host.now - self._held_up)
+        self.wants_out = True
+        self.host.record("state", self.part.group, **self.expelled.to_detail(), situation="does not read")
+
+    def _departs(self, column: Column, bye: Bye) -> None:
         """A member has said Bye."""
         process, group = column.process, self.part.group
         self._unrecord(process)
-        self.failed[process] = Reason(LEFT, f"{process} has left {group}", {"last": column.last})
+        reason = Reason(LEFT, f"{process} has left {group}", {"last": column.last})
+        self.failed[process] = not_reading(process, bye.held_up) if bye.held_up else reason
         self.host.record("bye", group, process=process, situation="member leaves")
         self.process.raise_counter(self.part, column.last)
         column.end(column.last)
@@ -600,9 +721,11 @@ class Membership:
         part = self.part
         if not self.bye:
             part.flow.refresh()
-            if part.ready or part.begun or self.moving is not None or not part.open or part.me.stable < self.before_last:
+            unsent = (part.ready or part.begun) and self.expelled is None
+            if unsent or self.moving is not None or not part.open or part.me.stable < self.before_last:
                 return
-            self.bye = self.process.say(part, Bye())
+            held_up = self.expelled.evidence["held_up_ns"] if self.expelled is not None else 0
+            self.bye = self.process.say(part, Bye(held_up))
             self.host.set_timer(("leave", part.group), self.host.now + GIVE_UP * self.parameters.suspect_after)
         if all(member in self.let_go or member in self.failed for member in part.members if member != self.host.me):
             self.process.gone(part)
@@ -640,6 +763,12 @@ class Membership:
     def _end_if_all_closed(self) -> None:
         if self.moving is not None and all(member in self.closed for member in self.part.members):
             self.process.formations.finish(self.part, self.moving)
+
+
+def not_reading(process: ProcessId, held_up: int) -> Reason:
+    """Why a member cannot stay whose application does not read."""
+    text = f"the application of {process} has not read what it was given and held the group up for {held_up // 1_000_000} ms"
+    return Reason(NOT_READING, text, {"held_up_ns": held_up})
 
 
 _FAILED: Final = Reason("failed", "")

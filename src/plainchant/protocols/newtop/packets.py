@@ -91,13 +91,17 @@ class Remove(Struct, frozen=True, array_like=True, gc=False, tag=4):
 
 
 class Bye(Struct, frozen=True, array_like=True, gc=False, tag=5):
-    """The sender leaves: this is its last message."""
+    """The sender leaves: this is its last message. ``held_up``: not of its own accord; its application did not read, and the
+    senders of the group waited for it for this long (ns)."""
+
+    held_up: Number = 0
 
 
 class Plan(Struct, frozen=True, array_like=True, gc=False):
     """A formation to come: its tag, the number of its first view, who is in it, and the parts that come together in it, those
     with something to bring first; ``newcomers`` have asked to join; ``lost`` are members of former times who may live. ``name``
-    is the group's name in it; empty: the group is closed."""
+    is the group's name in it; empty: the group is closed. ``patience``: how long (ns) members wait for each other at first, from
+    what the parts have seen so far."""
 
     form: Form
     name: GroupId
@@ -106,6 +110,7 @@ class Plan(Struct, frozen=True, array_like=True, gc=False):
     parts: tuple[tuple[ProcessId, ...], ...] = ()
     newcomers: tuple[ProcessId, ...] = ()
     lost: tuple[ProcessId, ...] = ()
+    patience: Number = 0
 
 
 class Move(Struct, frozen=True, array_like=True, gc=False, tag=6):
@@ -154,11 +159,13 @@ class Beacon(Packet, frozen=True, array_like=True, gc=False, tag=38):
 
 
 class Call(Packet, frozen=True, array_like=True, gc=False, tag=39):
-    """A part's leader asks another part's leader to come together, or, ``invited``, a process to form a group with these."""
+    """A part's leader asks another part's leader to come together, or, ``invited``, a process to form a group with these.
+    ``wait``: how long (ns) the caller waits for answers."""
 
     group: GroupId
     attempt: Number
     invited: tuple[ProcessId, ...] = ()
+    wait: Number = 0
 
 
 class Answer(Packet, frozen=True, array_like=True, gc=False, tag=40):
@@ -170,6 +177,15 @@ class Answer(Packet, frozen=True, array_like=True, gc=False, tag=40):
     number: ViewNumber = 0
     members: tuple[ProcessId, ...] = ()
     text: str = ""
+    patience: Number = 0
+    """How long (ns) members of that part wait for each other."""
+
+
+class Abandon(Packet, frozen=True, array_like=True, gc=False, tag=43):
+    """To a leader who has followed a call: there will be no plan."""
+
+    group: GroupId
+    attempt: Number
 
 
 class Convene(Packet, frozen=True, array_like=True, gc=False, tag=41):
@@ -258,8 +274,9 @@ PACKETS: tuple[type[Packet], ...] = (
     Answer,
     Convene,
     AskJoin,
+    Abandon,
 )
-FORMING: Final = (Beacon, Call, Answer, Convene, AskJoin)
+FORMING: Final = (Beacon, Call, Answer, Convene, AskJoin, Abandon)
 """Packets between formations, which belong to none."""
 
 

@@ -10,6 +10,8 @@ from ...core.model import MS, Duration, GroupId, ProcessId, UsageError, format_d
 
 ORDERS: Final = ("total", "slow", "fast", "relative", "cbcast")
 """Total order (ch. 4), the three causal orders (ch. 5), and the vector clocks of CBCAST, to compare with."""
+LONGEST: Final = 8
+"""Omega grows to at most this multiple of ``suspect_after``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,6 +108,14 @@ class Parameters:
         unit="duration",
         minimum=0,
     )
+    patience: Duration = parameter(
+        Duration(0),
+        "how long a member whose application does not read may hold up the senders of a group before it is excluded; how long "
+        "members may disagree on suspicions, beyond eight times `suspect_after`, before they part; 0: eight times "
+        "`suspect_after`",
+        unit="duration",
+        minimum=0,
+    )
     alive_every: Duration = parameter(
         Duration(80 * MS),
         "the extended time-silence (tau): a member that has sent nothing for so long sends a null message, so that an idle group "
@@ -175,6 +185,16 @@ class Parameters:
                     f"suspect_after is {format_duration(self.suspect_after)}; make it longer than {name} "
                     f"({format_duration(value)}), or members are suspected that are only silent"
                 )
+        if 0 < self.patience < 2 * self.suspect_after:
+            raise UsageError(
+                f"patience is {format_duration(self.patience)}; make it at least twice suspect_after "
+                f"({format_duration(2 * self.suspect_after)}), or members part before they can agree on who has failed"
+            )
+
+    @property
+    def longest_wait(self) -> int:
+        """``patience``, or what it is by default."""
+        return self.patience or LONGEST * self.suspect_after
 
     def is_static(self, group: GroupId) -> bool:
         """Whether the group's members stay what they are."""

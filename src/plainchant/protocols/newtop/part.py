@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from ...core.engine import Host
@@ -78,6 +79,7 @@ class Part:
         "timer_at",
         "told_stable",
         "told_wanted",
+        "undelivered",
         "urgent",
         "wanted_by",
         "watchers",
@@ -135,6 +137,8 @@ class Part:
         """The condition of flow control that keeps a message back."""
         self.blocked_at = 0
         """Since when it does."""
+        self.undelivered: deque[int] = deque()
+        """Flow numbers of this process's messages that not everybody is known to have delivered, oldest first."""
         self.announced = 0
         """What was last said to be delivered here."""
         self.announcing = 0
@@ -177,6 +181,12 @@ class Part:
         bound = self.flow.bound
         return bound > 0 and len(column.kept) + len(column.early) > 4 * bound + SPARE
 
+    def count_undelivered(self) -> int:
+        """Messages of this process that not everybody is known to have delivered."""
+        while self.undelivered and self.undelivered[0] <= self.flow.roomy:
+            self.undelivered.popleft()
+        return len(self.undelivered)
+
     @property
     def owes_block(self) -> bool:
         """There is a block that this process has not completed yet."""
@@ -189,5 +199,8 @@ class Part:
 
 
 def _member(place: ProcessId, members: tuple[ProcessId, ...]) -> ProcessId:
-    """The member at a place, in whatever incarnation."""
+    """The member at a place, in whatever incarnation; none if there is no place. (A stranger may call itself ``#``, whose place
+    is empty.)"""
+    if not place:
+        return ""
     return next((member for member in members if place_of(member) == place), "")

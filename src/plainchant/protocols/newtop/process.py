@@ -17,7 +17,8 @@ happened in: null messages that are due, messages that flow control lets go, who
 Timers: ``("silence", group)`` for what time-silence owes, ``("probe", group)`` and ``("ask", group, member)`` for what is
 missing (:mod:`.repair`), ``("request", group)`` for requests to a sequencer (:mod:`.asymmetric`), ``("announce", group)`` for
 what an idle group tells each other; where groups change, ``("alive", group)`` for signs of life, ``("suspect", group)``
-(:mod:`.suspector`), ``("leave", group)`` for a leaver that nobody lets go (:mod:`.membership`), ``("form", group)``
+(:mod:`.suspector`), ``("repeat", group)`` for suspicions that are not settled, ``("reading", group)`` for an application
+that does not read, ``("leave", group)`` for a leaver that is not let go (:mod:`.membership`), ``("form", group)``
 (:mod:`.formation`).
 
 Who is in a group, and since when, is not decided here: ``Part.membership`` decides who is gone (None: the group is static), and
@@ -62,7 +63,7 @@ from .parameters import Parameters
 from .part import BLOCK, Part
 from .repair import Repair
 
-EARLY: Final = {"lossy": 1_000, "fifo": 100_000}
+EARLY: Final = {"lossy": 500, "fifo": 100_000}
 """Packets of a group that this process has not entered yet, kept until it does; further ones are lost."""
 EARLY_BYTES: Final = 64 << 20
 """Bytes of messages in them."""
@@ -165,7 +166,7 @@ class Process(Engine):
         self._kept.pop(part, None)
         self.delivery.forget(part)
         self._retired[part.group, part.form] = part
-        for name in ("silence", "probe", "announce", "suspect", "alive", "leave", "request"):
+        for name in ("silence", "probe", "announce", "suspect", "repeat", "reading", "alive", "leave", "request"):
             self.host.cancel_timer((name, part.group))
         for column in part.matrix.roster:
             self.host.cancel_timer(("ask", part.group, column.process))
@@ -184,7 +185,10 @@ class Process(Engine):
         self.formations.forget(part.group)
         self.goes_on(part, None)
         self._touch_all()
-        self.host.left(part.group)
+        if part.membership is not None and part.membership.expelled is not None:
+            self.host.halt(part.membership.expelled)
+        else:
+            self.host.left(part.group)
 
     def leave(self, group: GroupId) -> None:
         part = self.parts.get(group)
@@ -258,8 +262,10 @@ class Process(Engine):
         if part is None or packet.form != part.form:  # type: ignore[attr-defined]  # all others have it
             self._stray(source, packet)
             return
-        if source not in part.matrix.columns:
+        column = part.matrix.columns.get(source)
+        if column is None:
             return
+        column.heard = self.host.now
         membership = part.membership
         if membership is not None and source in membership.failed and kind is not Ask:
             return
@@ -321,6 +327,12 @@ class Process(Engine):
         elif name == "suspect":
             assert part.membership is not None
             part.membership.suspector.expire()
+        elif name == "reading":
+            assert part.membership is not None
+            part.membership.expel_oneself()
+        elif name == "repeat":
+            assert part.membership is not None
+            part.membership.repeat()
         elif name == "leave":
             self.gone(part)
         self._settle()
@@ -465,7 +477,7 @@ class Process(Engine):
         if why:
             part.flow.refresh()
             why = part.flow.closed(flow, null=finishes)
-        if why and part.blocked and self._starves(part, flow):
+        if why and part.blocked and self._starves(part):
             why = ""
         if why == "room" and part.told_wanted < flow - part.flow.bound:
             part.told_wanted = flow - part.flow.bound
@@ -480,11 +492,14 @@ class Process(Engine):
         part.blocked = why
         return bool(why)
 
-    def _starves(self, part: Part, flow: int) -> bool:
+    def _starves(self, part: Part) -> bool:
         """Whether a message has waited for ``alive_every`` although all live and have room. Signs of life do not wait, and where
-        they take a small window for themselves (links slower than they come) a message now and then goes like one of them."""
+        they take a small window for themselves (links slower than they come) a message now and then goes like one of them. They
+        raise flow numbers, so that room is counted in messages here: at most N of ours that not everybody has delivered."""
         membership = part.membership
-        if membership is None or not membership.calm or not part.flow.room(flow):
+        if membership is None or not membership.calm or not part.flow.bound:
+            return False
+        if part.count_undelivered() >= part.flow.bound:
             return False
         return self.host.now - part.blocked_at >= self.parameters.alive_every
 
@@ -507,6 +522,9 @@ class Process(Engine):
         self._enter(part, me, packet)
         if part.membership is not None:
             part.membership.before_last = part.matrix.largest_flow
+            if part.flow.bound:
+                part.count_undelivered()
+                part.undelivered.append(flow)
 
     def _null(self, part: Part, block: int, why: str) -> None:
         """Multicasts a null message, unless flow control keeps it back: then it is judged anew later."""
@@ -764,6 +782,7 @@ class Process(Engine):
     def _tend(self, part: Part) -> None:
         membership = part.membership
         if membership is not None:
+            membership.notice_readers()
             membership.suspector.watch()
             membership.think()
             if membership.wants_out:

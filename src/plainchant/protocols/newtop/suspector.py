@@ -2,15 +2,22 @@
 
 Theory of operation
 -------------------
-A time-out runs for every block from when it came to be here. If the block is not complete when it ends, those whose part of it
+A timeout runs for every block from when it came to be here. If the block is not complete when it ends, those whose part of it
 is missing are suspected, with the block of the last message that was received of each. Time-silence sees to it that a member
-that lives completes every block, so that the time-out (omega) has to be longer than that takes: the local time-silence and the
+that lives completes every block, so that the timeout (omega) has to be longer than that takes: the local time-silence and the
 way there and back. How long blocks do take is observed, and omega grows to the mean and four deviations where that is more.
 
 A group in which nobody sends has no blocks. The extended time-silence (6.3, iii) makes them: a member that has sent nothing for
 ``alive_every`` sends a null message in a new block, and the others complete it.
 
-A process that was itself stopped for a while finds all time-outs expired and its mail unread. It begins them anew.
+**Lost packets.** A missing part is not yet a silent member: where packets get lost, its repair may take longer than omega. So a
+member is suspected only if *nothing at all* has come from it for omega, and in the second half of that time it is asked for a
+sign of life :data:`PROBES` times. At 30 % loss a question and its answer both arrive with probability 0.49, and all of them fail
+for a member that lives with probability 0.51 ** 16, once in 48,000 silences of half an omega, each of which is rare by itself. A
+member that is heard but completes nothing suspects this one, and what others say about that settles it; if they cannot, it is
+suspected when undecided members are (:meth:`.membership.Membership.parts_at`).
+
+A process that was itself stopped for a while finds all timeouts expired and its mail unread. It begins them anew.
 """
 
 from __future__ import annotations
@@ -20,6 +27,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from ...core.model import ProcessId
+from .parameters import LONGEST
 
 if TYPE_CHECKING:
     from .matrix import Column
@@ -28,14 +36,14 @@ if TYPE_CHECKING:
 GAIN: Final = 8
 """A block counts for so much of a part in the mean."""
 DEVIATIONS: Final = 4
-MOST: Final = 8
-"""Omega grows to at most so many times ``suspect_after``."""
 OPENING: Final = 2
-"""So much more time have the members of a new formation to appear in it."""
+"""Members that have not been heard in a formation yet have this many times as long to appear in it."""
+PROBES: Final = 16
+"""Signs of life that a member is asked for before it is suspected."""
 
 
 class Suspector:
-    """The time-outs of one group at one process."""
+    """The timeouts of one group at one process."""
 
     __slots__ = ("_blocks", "_deviation", "_due", "_mean", "_membership", "_newest", "_since")
 
@@ -45,21 +53,35 @@ class Suspector:
         """Blocks that are not complete, and when they came to be."""
         self._newest = 0
         self._since: dict[ProcessId, int] = {}
-        """A suspicion was refuted: the time-outs of that member began anew."""
+        """A suspicion was refuted: the timeouts of that member began anew."""
         self._due = 0
         """When the timer ends; 0: it is not set."""
         self._mean = 0
         self._deviation = 0
 
+    def begin_with(self, patience: int) -> None:
+        """What former formations have learned: blocks may take so long."""
+        self._mean = min(max(self._mean, patience), LONGEST * int(self._membership.parameters.suspect_after))
+
+    @property
+    def learned(self) -> int:
+        """Omega as far as blocks have shown it to be; 0: ``suspect_after`` is enough."""
+        learned = self._mean + DEVIATIONS * self._deviation
+        return learned if learned > self._membership.parameters.suspect_after else 0
+
     @property
     def patience(self) -> int:
         """Omega, now."""
         base = int(self._membership.parameters.suspect_after)
-        patience = min(max(base, self._mean + DEVIATIONS * self._deviation), MOST * base)
+        patience = min(max(base, self.learned), LONGEST * base)
         return patience if self._membership.part.open else OPENING * patience
 
+    def _patience_with(self, column: Column) -> int:
+        """Omega for this member."""
+        return OPENING * self.patience if self._membership.part.open and column.heard < 0 else self.patience
+
     def watch(self) -> None:
-        """Something happened in the group: begins and ends time-outs."""
+        """Something happened in the group: begins and ends timeouts."""
         membership = self._membership
         matrix, now = membership.part.matrix, membership.host.now
         blocks = self._blocks
@@ -71,9 +93,9 @@ class Suspector:
             if not membership.suspicions and not membership.failed:  # else it was late because of those
                 self._learn(delay)
         if blocks and not self._due and not membership.bye:
-            waited_for = [started[1] for column in matrix.members if (started := self._started(column)) is not None]
-            if waited_for:
-                self._set(min(waited_for) + self.patience)
+            due = [moment for column in matrix.members if (moment := self._due_of(column))]
+            if due:
+                self._set(min(due))
 
     def _set(self, due: int) -> None:
         self._due = max(due, self._membership.host.now + 1)
@@ -94,13 +116,13 @@ class Suspector:
         return not busy or now - membership.part.spoke >= membership.parameters.suspect_after // 2
 
     def rearm(self, process: ProcessId) -> None:
-        """This member's time-outs begin anew."""
+        """This member's timeouts begin anew."""
         self._since[process] = self._membership.host.now
 
     def expire(self) -> None:
         """Suspects those whose time is over."""
         membership = self._membership
-        now, patience = membership.host.now, self.patience
+        now = membership.host.now
         late, self._due = now - self._due, 0
         if membership.bye:
             return
@@ -114,14 +136,45 @@ class Suspector:
             if started is None:
                 continue
             block, since = started
-            if now - since >= patience:
+            silent_since, patience = max(since, column.heard), self._patience_with(column)
+            if now - silent_since >= patience or 0 < membership.parts_at(since) <= now:
                 found.append((column, {"block": block, "silence": now - since, "patience": patience}))
-            elif not following or since + patience < following:
-                following = since + patience
+                continue
+            if now - silent_since >= patience // 2:
+                self.probe(column)
+            due = self._due_of(column)
+            if not following or due < following:
+                following = due
         if found:
             membership.suspect(found)
         if following:
             self._set(following)
+
+    def probe(self, column: Column) -> None:
+        """Asks a member that is silent for a sign of life."""
+        membership = self._membership
+        if not membership.process.lossy:
+            return
+        if column.probed < max(column.heard, 0):
+            evidence = {"probed": [column.process], "block": membership.part.matrix.largest}
+            membership.host.record("probe", membership.part.group, **evidence, situation="asked for a sign of life")
+        column.probed = membership.host.now
+        membership.host.send((column.process,), membership.process.status(membership.part, have=column.last))
+
+    def _due_of(self, column: Column) -> int:
+        """When there is something to do about this member: to ask it for a sign of life, or to suspect it. 0: never."""
+        started = self._started(column)
+        if started is None:
+            return 0
+        since, patience = started[1], self._patience_with(column)
+        silent_since, now = max(since, column.heard), self._membership.host.now
+        ask_from = silent_since + patience // 2
+        due = silent_since + patience
+        if now < ask_from or not self._membership.process.lossy:
+            due = ask_from if self._membership.process.lossy else due
+        else:
+            due = min(due, now + patience // (2 * PROBES))
+        return min(due, self._membership.parts_at(since) or due)
 
     def _started(self, column: Column) -> tuple[int, int] | None:
         """The first block that lacks this member's part, and since when it is waited for."""

@@ -12,16 +12,18 @@ A stack of layers, each of which can be left out (Fig. 8): ``admission`` (sectio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import GroupId, ProcessId, format_duration
-from ..registry import Description, Promise
+from ..registry import Description, Progress, Promise
 from .admission import Admission
 from .advisor import Advisor
-from .analysis import ACKNOWLEDGEMENT, BEAT, CHANGE, SMALLEST
+from .analysis import SMALLEST, overhead
 from .clocks import CLOCK_PACKETS, ClockSync
+from .entrance import LONGEST_WAIT, PATIENCE
 from .gaps import Gaps
 from .interface import Interface
 from .packets import PACKETS
@@ -40,15 +42,20 @@ def make(host: Host, parameters: Any) -> Engine:
 
 def stack(host: Host, group: GroupId, parameters: Parameters) -> Engine:
     """The layers of one group, from the application's side down to the ring."""
-    interface = Interface(parameters)
+    interface = Interface(parameters, group)
     synchronised: list[ClockSync] = []
+    rings: list[Ring] = []
 
     def clock_error() -> int | None:
         return synchronised[0].error() if synchronised else None
 
     def ring(outer: Host, advisor: Advisor) -> Ring:
         error = clock_error if parameters.clocks == "synchronised" else None
-        return Ring(outer, group, parameters, interface, advisor, error)
+        rings.append(Ring(outer, group, parameters, interface, advisor, error))
+        return rings[0]
+
+    def in_turn(send: Callable[[], None]) -> None:
+        rings[0].aside(send)
 
     def gaps(outer: Host, advisor: Advisor) -> Engine:
         if parameters.retransmissions or parameters.overtaking:
@@ -58,7 +65,7 @@ def stack(host: Host, group: GroupId, parameters: Parameters) -> Engine:
     def clocks(outer: Host, advisor: Advisor) -> Engine:
         if parameters.clocks != "synchronised":
             return gaps(outer, advisor)
-        layer = ClockSync(outer, lambda inner: gaps(inner, advisor), group, parameters)
+        layer = ClockSync(outer, lambda inner: gaps(inner, advisor), group, parameters, post=in_turn)
         synchronised.append(layer)
         return layer
 
@@ -70,6 +77,8 @@ TIMED = (
     "at most `crashes` members fail in a rotation (with r = 0 one that dies in the middle of a broadcast counts twice), and a "
     "data packet is lost at most r times, `resends` of them in a turn"
 )
+SIZE = 8192
+"""Bytes of the largest message for which ``progress`` states a time; longer ones take more turns."""
 MEMBERS = 16
 """Ring size for which the settling time is calculated; a larger ring settles by what its members wait for."""
 
@@ -99,22 +108,54 @@ def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
 
 
 def bounds(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> dict[str, int]:
-    """Rotation, delivery and the detection of a crash, for the largest ring that there can be."""
+    """Rotation, delivery and the detection of a crash, for the largest ring that there can be; and the size of messages for which
+    ``progress`` is stated."""
     if parameters.timing != "hard" or not groups:
-        return {}
-    return bounds_of(parameters, max(groups.values(), key=len))
+        return {"size": SIZE}
+    group = max(groups, key=lambda name: len(groups[name]))
+    return bounds_of(parameters, groups[group], group) | {"size": SIZE}
 
 
-def bounds_of(parameters: Parameters, ring: Sequence[ProcessId]) -> dict[str, int]:
+def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> Progress:
+    """How long an application waits at most.
+
+    *A message* of up to ``SIZE`` bytes. A silent member (crashed, paused, not reading) is eliminated within ``detection``; from
+    then on a turn comes once in P. Promised streams may have all of T, except what the ring reserves for a change and for an
+    acknowledgement. In turns without either, this time is for messages without a deadline: so a turn carries at least as many
+    bytes as both of these packets. After its last piece a message may be lost r times, each of which takes a rotation, and waits
+    for a view that is about to be installed (P) or, with safe delivery, for two rotations more.
+
+    *A request.* A joiner asks for ``PATIENCE`` times ``gather`` at most, then it is refused. Processes that form a group wait
+    ``gather`` for the others, and so much longer if they hear of them. A leaver has its last turn when all that it handed in
+    before is sent."""
+    if not groups:
+        return Progress(because="there is no group")
+    group = max(groups, key=lambda name: len(groups[name]))
+    ring = groups[group]
+    interface = Interface(parameters, group)
+    holds = [interface.hold(process) for process in ring]
+    rotation = interface.safe(ring, holds)
+    sizes = interface.sizes(ring)
+    room = interface.room(interface.cost(sizes.change) + interface.cost(sizes.acknowledgement)) - interface.envelope(ring)
+    turns = -(-SIZE // max(1, room)) + 1
+    after = parameters.retransmissions + (2 if parameters.delivery == "immediate" else 4)
+    waits = (1 + parameters.crashes) * (max(holds) + interface.timeout(ring)) + interface.slot
+    within = (2 + parameters.retransmissions + turns + after) * rotation + waits
+    knocking = 2 * interface.hold_back + LONGEST_WAIT * int(parameters.gather)
+    answered = (PATIENCE + 1) * int(parameters.gather) + knocking + within
+    return Progress(within, answered, despite=frozenset({"pause", "sluggish"}))
+
+
+def bounds_of(parameters: Parameters, ring: Sequence[ProcessId], group: GroupId = "") -> dict[str, int]:
     """The bounds of a ring of these members.
 
     A crash is detected at the latest when it happened right after the member's turn: the token comes round once more (P), its
     successor waits and asks around, and the view waits until everybody has spoken in it (P again); the announcement may have to
     be sent r times."""
-    interface = Interface(parameters)
+    interface = Interface(parameters, group)
     holds = [interface.hold(process) for process in ring]
     rotation = interface.rotation(ring, holds)
-    waits = (1 + parameters.crashes) * (max(holds, default=0) + interface.timeout) + interface.slot
+    waits = (1 + parameters.crashes) * (max(holds, default=0) + interface.timeout(ring)) + interface.slot
     return {
         "rotation": rotation,
         "deliver": (parameters.retransmissions + (1 if parameters.delivery == "immediate" else 3)) * rotation,
@@ -133,15 +174,18 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
                     "with rtcast a process is in one group: put them on processes of their own, or use newtop"
                 )
             processes[process] = group
-    interface = Interface(parameters)
-    least = parameters.heartbeats * interface.cost(BEAT) + sum(map(interface.cost, (CHANGE, ACKNOWLEDGEMENT, SMALLEST)))
-    for process in processes:
-        if interface.hold(process) < least:
-            return (
-                f"the token hold time of {process} is {format_duration(interface.hold(process))}; a turn has to have time for a "
-                f"membership change, an acknowledgement, {parameters.heartbeats} heartbeats and a message: make it at least "
-                f"{format_duration(least)}, or give more bandwidth"
-            )
+    for group, members in groups.items():
+        interface = Interface(parameters, group)
+        items = overhead(dataclasses.replace(parameters, retransmissions=0), interface, 0, members)
+        least = sum(item.cost for item in items) + interface.cost(SMALLEST)
+        for process in members:
+            if interface.hold(process) < least:
+                return (
+                    f"the token hold time of {process} is {format_duration(interface.hold(process))}; in a ring of "
+                    f"{len(members)} a turn has to have time for a membership change, an acknowledgement, "
+                    f"{parameters.heartbeats} heartbeats and a message: make it at least {format_duration(least)}, or give more "
+                    "bandwidth"
+                )
     named = {process: "holds" for process in parameters.holds}
     named.update({process: "paths" for path in parameters.paths for process in path.split(PATH, 1)})
     for process, where in named.items():
@@ -153,10 +197,10 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
 def settle(parameters: Any) -> int:
     """A crash is detected by then, what is missing is asked for, and P is given back. In real time turns are as long as what is
     said in them, not as T: there it takes what is waited for until a member is given up, twice."""
+    ring = [f"p{number}" for number in range(MEMBERS)]
     if parameters.timing == "soft":
         interface = Interface(parameters)
-        return 2 * (int(parameters.hold) + interface.hold_back + interface.timeout)
-    ring = [f"p{number}" for number in range(MEMBERS)]
+        return 2 * (int(parameters.hold) + interface.hold_back + interface.timeout(ring))
     found = bounds_of(parameters, ring)
     return 2 * found["detection"]
 
@@ -184,6 +228,7 @@ DESCRIPTION = Description(
     settle=settle,
     check=check,
     bounds=bounds,
+    progress=progress,
     tune=tune,
     admits=lambda parameters: bool(parameters.admission),
     loopback=True,

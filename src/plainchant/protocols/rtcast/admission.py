@@ -29,7 +29,7 @@ handed over before has gone out.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -70,6 +70,8 @@ class Admission(Layer, Advisor):
     def __init__(self, host: Host, inside: Callable[[Host, Advisor], Engine], group: GroupId, parameters: Parameters) -> None:
         self._group = group
         self._parameters = parameters
+        self._hold = 0
+        """T, as the ring granted it; 0: as parameters say."""
         self._turn: Turn | None = None
         """What is reckoned with; None: there is no ring yet."""
         self._is_in = False
@@ -188,18 +190,23 @@ class Admission(Layer, Advisor):
 
     # --- the ring's advisor ---
 
-    def rotation(self, period: int) -> None:
-        self._turn = self._turn_with(period)
+    def rotation(self, period: int, ring: Sequence[ProcessId] = (), hold: int = 0) -> None:
+        self._hold = hold
+        self._turn = self._turn_with(period, ring)
         self._asked_about = None
         self._settled = {spacing: settled for spacing, settled in self._settled.items() if settled > self.host.now}
         self._keep_what_can_be_kept()
         self._decide_pending()
 
-    def carries(self, period: int) -> bool | None:
+    def carries(self, period: int, ring: Sequence[ProcessId] = ()) -> bool | None:
         if self._turn is None or period <= self._turn.rotation:
             return True
+        if not self._promises and not any(settled > self.host.now for settled in self._settled.values()):
+            # A large ring may need all of a short T for itself: that is no reason to refuse a member, as nothing is promised.
+            self._asked_about = self._turn_with(period, ring)
+            return True
         if self._asked_about is None or self._asked_about.rotation != period:
-            self._asked_about = self._turn_with(period)
+            self._asked_about = self._turn_with(period, ring)
         turn = self._asked_about
         load = turn.reserved
         now = self.host.now
@@ -240,8 +247,8 @@ class Admission(Layer, Advisor):
 
     # --- promising ---
 
-    def _turn_with(self, period: int) -> Turn:
-        return Turn(self._parameters, self.me, period, self.max_packet)
+    def _turn_with(self, period: int, ring: Sequence[ProcessId]) -> Turn:
+        return Turn(self._parameters, self.me, period, self.max_packet, ring, self._group, self._hold)
 
     def _reckoned(self) -> Turn | None:
         """What new promises and new messages are reckoned with."""

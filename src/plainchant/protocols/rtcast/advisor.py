@@ -6,17 +6,22 @@ The ring knows P, and who wants to join; admission control knows what has been p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ...core.model import ProcessId
+
 
 class Advisor:
     """Whoever has promised deadlines. This one has promised none."""
 
-    def rotation(self, period: int) -> None:
-        """P is this (ns) from now on; a vote about P, if there was one, is over."""
+    def rotation(self, period: int, ring: Sequence[ProcessId] = (), hold: int = 0) -> None:
+        """P is this (ns) from now on, on a ring of these members, on which our T is ``hold`` (0: as parameters say). A vote about
+        P, if there was one, is over."""
 
-    def carries(self, period: int) -> bool | None:
-        """Whether everything promised can be kept with this larger P. None: not known yet, ask again at the next turn; messages
-        that were planned with the present P are under way. From the first question until ``rotation`` or ``decided`` nothing is
-        promised that cannot be kept with both."""
+    def carries(self, period: int, ring: Sequence[ProcessId] = ()) -> bool | None:
+        """Whether everything promised can be kept with this larger P, on this larger ring. None: not known yet, ask again at the
+        next turn; messages that were planned with the present P are under way. From the first question until ``rotation`` or
+        ``decided`` nothing is promised that cannot be kept with both."""
         return True
 
     def decided(self) -> None:

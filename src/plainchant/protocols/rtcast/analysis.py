@@ -28,16 +28,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from ...core.model import MS, SECOND, US, Nanoseconds, ProcessId, format_duration
+from ...core.model import MS, SECOND, US, GroupId, Nanoseconds, ProcessId, format_duration
 from .interface import Interface
 from .parameters import Parameters
 
-CHANGE: int = 512
-"""Bytes of a message about membership, at the most, in a ring of up to 16."""
-BEAT: int = 192
-"""Bytes of a heartbeat, at the most."""
-ACKNOWLEDGEMENT: int = 512
-"""Bytes of a join acknowledgement, at the most, in a ring of up to 16 and without partial messages."""
 NUMBER: int = 2
 """Bytes by which a packet says to which stream a piece belongs."""
 SMALLEST: int = 16
@@ -115,11 +109,18 @@ class Verdict:
         return not self.term
 
 
-def overhead(parameters: Parameters, interface: Interface, max_packet: int) -> tuple[Item, ...]:
-    """What the ring itself may have to send in a turn: always in G, with n = 1."""
-    items = [Item("membership", CHANGE, interface.cost(CHANGE))]
-    items += [Item(f"heartbeat {number + 1}", BEAT, interface.cost(BEAT)) for number in range(parameters.heartbeats)]
-    items += [Item("dummy", 0, interface.cost(0)), Item("join acknowledgement", ACKNOWLEDGEMENT, interface.cost(ACKNOWLEDGEMENT))]
+def overhead(parameters: Parameters, interface: Interface, max_packet: int, ring: Sequence[ProcessId] = ()) -> tuple[Item, ...]:
+    """What a member of this ring may have to send in a turn for the ring itself: always in G, with n = 1. No ring: one of a few
+    members with short names. (A vote takes the place of an acknowledgement: what it led to is acknowledged after it.)"""
+    sizes = interface.sizes(ring)
+    items = [Item("membership", sizes.change, interface.cost(sizes.change))]
+    items += [Item(f"heartbeat {number + 1}", sizes.beat, interface.cost(sizes.beat)) for number in range(parameters.heartbeats)]
+    items += [
+        Item("dummy", 0, interface.cost(0)),
+        Item("join acknowledgement", sizes.acknowledgement, interface.cost(sizes.acknowledgement)),
+    ]
+    if parameters.clocks == "synchronised":
+        items.append(Item("question about the time", 0, interface.cost(0)))
     if parameters.retransmissions:
         resends = range(parameters.resends)
         items += [Item(f"retransmission {number + 1}", max_packet, interface.cost(max_packet)) for number in resends]
@@ -129,17 +130,27 @@ def overhead(parameters: Parameters, interface: Interface, max_packet: int) -> t
 class Turn:
     """A member's turn: its T, what the ring needs of it, and P; everything that a set of demands is judged by."""
 
-    def __init__(self, parameters: Parameters, process: ProcessId, rotation: Nanoseconds, max_packet: int) -> None:
-        self.interface = Interface(parameters)
+    def __init__(
+        self,
+        parameters: Parameters,
+        process: ProcessId,
+        rotation: Nanoseconds,
+        max_packet: int,
+        ring: Sequence[ProcessId] = (),
+        group: GroupId = "",
+        hold: Nanoseconds = 0,
+    ) -> None:
+        self.interface = Interface(parameters, group)
+        self._envelope = self.interface.envelope(ring)
         self._header = parameters.header
         self._max_packet = max_packet
-        self.hold = self.interface.hold(process)
+        self.hold = hold or self.interface.hold(process)
         """T."""
         self.rotation = rotation
         """P."""
         self.delay = (parameters.retransmissions + 1) * rotation
         """Delta."""
-        self.overhead = overhead(parameters, self.interface, max_packet)
+        self.overhead = overhead(parameters, self.interface, max_packet, ring)
         self.reserved = sum(item.cost for item in self.overhead)
         """What the ring needs of each turn."""
 
@@ -163,11 +174,12 @@ class Turn:
         if demand.cost is not None:
             return -(-demand.cost // pieces)
         if pieces == 1 and demand.size <= self._max_packet:
-            return self.interface.cost(demand.size)
+            return self.interface.cost(demand.size + self._envelope)
         largest = -(-demand.size // pieces)
         room = self._max_packet - NUMBER
         full = (largest - 1) // room
-        return full * self.interface.cost(self._max_packet) + self.interface.cost(largest - full * room + NUMBER)
+        last = largest - full * room + NUMBER
+        return full * self.interface.cost(self._max_packet + self._envelope) + self.interface.cost(last + self._envelope)
 
     def judge(self, demand: Demand, used: Nanoseconds, *, waited: Nanoseconds = 0) -> Verdict:
         """Whether a demand can be promised where ``used`` of each turn is taken (with what the ring needs), ``waited`` after the

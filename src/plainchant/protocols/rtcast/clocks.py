@@ -18,6 +18,10 @@ good reading is renewed every ``clock_every``; meanwhile its error grows by 2 rh
 readings of one clock both hold, so what counts is where they overlap; if they do not, an assumption is broken, and the clock is
 lost.
 
+**Requests go out in one's turn** (``post``), or on a shared medium they would be in the way of the member whose turn it is. The
+answer cannot wait for a turn, or it would say nothing about the time: it goes at once, and every hop of the token has time for it
+(:attr:`~.interface.Interface.stray`).
+
 **Monotone.** A correction forwards is a jump. Backwards the clock goes on at half its speed until it is right;
 :meth:`ClockSync.error` has the part that is still to be taken off added to it. Who reads the clock of such a process gets the
 corrected value. A clock that was lost and is read anew may jump back: nobody may have relied on it between.
@@ -134,9 +138,20 @@ class ClockSync(Layer):
     """Gives the engine inside a ``clock`` that agrees with that of the other members, and ``error``, how well."""
 
     def __init__(
-        self, host: Host, inside: Callable[[Host], Engine], group: GroupId, parameters: Parameters, *, least: Nanoseconds = 0
+        self,
+        host: Host,
+        inside: Callable[[Host], Engine],
+        group: GroupId,
+        parameters: Parameters,
+        *,
+        least: Nanoseconds = 0,
+        post: Callable[[Callable[[], None]], None] = lambda send: send(),
     ) -> None:
         self._group = group
+        self._post = post
+        """Calls what sends a request when this process may send: at once, or in its turn on the ring."""
+        self._to_ask: ProcessId | None = None
+        """The member to be asked when we may send."""
         self._drift = parameters.clock_drift
         self._precision = int(parameters.clock_precision)
         self._every = int(parameters.clock_every)
@@ -198,7 +213,7 @@ class ClockSync(Layer):
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
         self.host.cancel_timer(_TIMER)
-        self._master, self._asked, self._reading, self._others = None, None, None, ()
+        self._master, self._asked, self._to_ask, self._reading, self._others = None, None, None, None, ()
         self.host.left(group, rank)
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
@@ -230,6 +245,13 @@ class ClockSync(Layer):
             source = None
         else:
             source = self._others[self._number % len(self._others)]
+        self._to_ask = source
+        if source is not None:
+            self._post(self._send_request)
+
+    def _send_request(self) -> None:
+        """We may send; the member to be asked may be another one by now, or none."""
+        source, self._to_ask = self._to_ask, None
         if source is not None:
             self._number += 1
             self._tries += 1
@@ -367,7 +389,7 @@ class ClockSync(Layer):
             if bound is None:
                 self._reading = None
         self._master = master
-        self._asked = None
+        self._asked = self._to_ask = None
         self._tries = 0
         self._without.clear()
 

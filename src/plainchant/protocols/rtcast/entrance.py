@@ -21,11 +21,16 @@ from zlib import crc32
 
 from ...core.model import Form, Join, ProcessId, Reason, Timer, View
 from .packets import Beat, Change, Data, JoinAck, Knock, Partial, Refuse, Request
+from .sizes import JOINERS, MENTIONED
 
 if TYPE_CHECKING:
     from .ring import Ring
 
 KNOCK: Final = "knock"
+KNOCKS_EVERY: Final = 4
+"""A process knocks every so many times d_max, or less often where many knock, each of them a little off that time."""
+KNOCKS_SHARE: Final = 8
+"""One part in so many of a medium is for the knocks of processes that form a group."""
 ACKS: Final = "acknowledgements"
 PATIENCE: Final = 10
 """So many times ``gather`` a joiner looks for the group."""
@@ -55,10 +60,15 @@ class Entrance:
         self._heard_at = -(1 << 62)
         """When anybody was heard of who is not on our ring."""
         self._knockers: dict[ProcessId, int] = {}
+        self._to_mention: dict[ProcessId, None] = {}
+        """Processes that have knocked at us, for our next heartbeat."""
+        self._knocks = -1
         self._asked: ProcessId = ""
         """The ring that we have asked for a place."""
         self._asked_rotation = 0
         self._not_before = 0
+        self._offered = 0
+        """A T that we were offered instead of ours."""
         self._acks: dict[ProcessId, JoinAck] = {}
         self._parts: dict[tuple[ProcessId, int, int], Partial] = {}
         """What has been told of messages that are partly there, by who did, change and index; the sponsor's counts."""
@@ -83,7 +93,15 @@ class Entrance:
 
     @property
     def _knock_every(self) -> int:
-        return 4 * self._ring.interface.delay_max
+        """How often a process knocks. Many that form a group on one medium must leave room for the ring among them."""
+        interface = self._ring.interface
+        together = len(self._form) * interface.cost(interface.sizes(self._form).knock)
+        return max(KNOCKS_EVERY * interface.delay_max, KNOCKS_SHARE * together)
+
+    @property
+    def _known_for(self) -> int:
+        """How long a process that has knocked counts as being at the door: until the slot comes round."""
+        return max(3 * self._knock_every, 2 * self._ring.rotation)
 
     # --- beginning ----------------------------------------------------------------------------------------------------
 
@@ -149,8 +167,14 @@ class Entrance:
             self._host.refused(self._group, Reason("nobody", f"{self._host.me} was not let into {self._group}: {text}"))
             return
         away = tuple(process for process in self._contacts if process not in ring.ring or self.is_outside)
-        self._host.send(away, Knock(self._group, self._host.me, ring.name, len(ring.ring) if ring.name else 0))
-        self._host.set_timer(KNOCK, self._host.now + self._knock_every)
+        if self.is_outside and not self._form:
+            # One contact after the other: members pass it on, and each knock is in the way of a turn.
+            self._knocks += 1
+            away = away[self._knocks % len(away) :][:1] if away else ()
+        if not self._asked:
+            self._host.send(away, Knock(self._group, self._host.me, ring.name, len(ring.ring) if ring.name else 0))
+        every = self._knock_every
+        self._host.set_timer(KNOCK, self._host.now + every // 2 + self._host.random.randrange(every))
 
     def knocked(self, source: ProcessId, knock: Knock) -> None:
         """Somebody looks for the group."""
@@ -158,22 +182,48 @@ class Entrance:
         process = knock.process
         if self.is_outside or process in ring.ring or (knock.ring == ring.name and knock.ring):
             return
-        if source == process and ring.ring[-1] != self._host.me:
-            self._host.send((ring.ring[-1],), knock)
         self._heard_at = self._host.now
         if ring.will_form or not knock.ring or ring.name < knock.ring:
-            if process in self._knockers or len(self._knockers) < KNOCKERS or process in self.knockers():
-                self._knockers[process] = self._host.now
+            self._note_knocker(process)
+            if process in self._knockers:
+                self._to_mention[process] = None
             return
         self._better_at = self._host.now
         if len(ring.ring) > 1:
             self._give_up_ring(knock.ring)
 
+    def _note_knocker(self, process: ProcessId) -> None:
+        if process in self._knockers or len(self._knockers) < KNOCKERS:
+            self._knockers[process] = self._host.now
+
+    def let_in(self, ring: tuple[ProcessId, ...]) -> None:
+        """These are members: should one of them die soon, it does not count as being at the door."""
+        for process in ring:
+            self._knockers.pop(process, None)
+            self._to_mention.pop(process, None)
+
+    def mentions(self) -> tuple[ProcessId, ...]:
+        """For our heartbeat: processes that have knocked at us since our last turn, as many as it has room for."""
+        names = tuple(process for process in self._to_mention if process not in self._ring.ring)[:MENTIONED]
+        self._to_mention = {process: None for process in self._to_mention if process not in names}
+        return names
+
+    def mentioned(self, processes: tuple[ProcessId, ...]) -> None:
+        """A member's heartbeat mentions processes at the door."""
+        for process in processes[:MENTIONED]:
+            if process not in self._ring.ring:
+                self._note_knocker(process)
+
+    def invited(self) -> tuple[ProcessId, ...]:
+        """Those that a heartbeat with the slot bit goes to, the ones that have waited longest first."""
+        knockers = self.knockers()
+        return tuple(process for process in self._knockers if process in knockers)[:JOINERS]
+
     def knockers(self) -> tuple[ProcessId, ...]:
-        """Those who have knocked lately and are not in."""
+        """Processes that have knocked lately and are not in."""
         if self.looks_elsewhere:
             return ()
-        since = self._host.now - 3 * self._knock_every
+        since = self._host.now - self._known_for
         self._knockers = {name: at for name, at in self._knockers.items() if at >= since and name not in self._ring.ring}
         return tuple(sorted(self._knockers))
 
@@ -220,7 +270,8 @@ class Entrance:
         self._asked, self._asked_rotation = beat.ring, beat.rotation
         self._acks, self._parts, self._kept, self._beats, self._kept_bytes = {}, {}, [], {}, 0
         self._host.record("request", self._group, to=beat.next, ring=beat.ring)
-        self._host.send((beat.next,), Request(self._group, beat.ring, ring.interface.hold(self._host.me)))
+        hold = self._offered or ring.interface.hold(self._host.me)
+        self._host.send((beat.next,), Request(self._group, beat.ring, hold))
         self._host.set_timer(ACKS, self._host.now + self._patience(3 * beat.rotation))
 
     def _patience(self, rotations: int) -> int:
@@ -240,6 +291,10 @@ class Entrance:
 
     def refused(self, packet: Refuse) -> None:
         if packet.ring == self._asked:
+            # An offer is good for one request: P may be larger, or given back, when we ask again.
+            least = max(1, int(self._ring.parameters.least_hold))
+            wanted = self._ring.interface.hold(self._host.me)
+            self._offered = packet.hold if least <= packet.hold < wanted and not self._offered else 0
             self._fail(packet.text)
 
     def _fail(self, why: str) -> None:
@@ -262,7 +317,10 @@ class Entrance:
     def acknowledged(self, source: ProcessId, ack: JoinAck) -> None:
         if ack.ring != self._asked or self._host.me not in ack.joined or source not in ack.members or not is_sound(ack):
             return
-        if not self._acks or ack.number > max(known.number for known in self._acks.values()):
+        newest = max((known.number for known in self._acks.values()), default=-1)
+        if ack.number < newest:
+            return  # for a change that let us in before, and came to nothing
+        if ack.number > newest:
             self._acks = {}
             self._first_ack_at = self._host.now
             self._host.set_timer(ACKS, self._host.now + self._patience(ack.rotation))

@@ -16,12 +16,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...core.model import SECOND, ProcessId
+from ...core.model import SECOND, GroupId, ProcessId
 from ...core.names import place_of
 from .parameters import PATH, Parameters
+from .sizes import JOINERS, Sizes, envelope_of, largest
 
-REQUEST: Final = 256
-"""Bytes of a request to join, at the most."""
+REQUEST: Final = 96
+"""Bytes of a request to join, at most, with names of up to 30 bytes."""
+KNOCK: Final = 96
+"""Bytes of a knock, at most, with names of up to 25 bytes."""
+STRAYS: Final = 2
+"""Packets that may be in the way of a turn on a shared medium: knocks of processes that cannot know whose turn it is, and answers
+of the member whose clock is read. Each hop of the token has time for them."""
+ENVELOPE: Final = 64
+"""Bytes that a packet with messages has besides them, where names are short."""
+SMALL: Final = 64
+"""Bytes of a message that every turn has time for."""
 LARGEST: Final = 1500
 """Bytes of a packet, for what depends on one packet only."""
 
@@ -29,14 +39,17 @@ LARGEST: Final = 1500
 class Interface:
     """The times of a network, as ``parameters`` state them."""
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: Parameters, group: GroupId = "") -> None:
         self._parameters = parameters
+        self._group = group
         self._paths = {tuple(path.split(PATH, 1)): int(delay) for path, delay in parameters.paths.items()}
         self.delay_max = max((int(parameters.delay_max), *self._paths.values()))
         """The largest delay of all paths."""
         self.slack = int(parameters.slack)
-        self.slot = int(parameters.join_slot) or 2 * self.delay_max + self.cost(REQUEST) + self.slack
-        """T_v: a joiner hears the token, and its request is heard."""
+        self.slot = int(parameters.join_slot) or 2 * self.delay_max + JOINERS * self.cost(REQUEST) + self.slack
+        """T_v: joiners hear the token, and their requests are heard, one after the other where they share a medium."""
+        self.stray = STRAYS * self.cost(KNOCK)
+        """How long a packet may wait for the medium because of packets that are in no turn."""
 
     def delay(self, source: ProcessId, target: ProcessId) -> int:
         """The largest delay from one process to another; incarnations of a process have the same."""
@@ -57,6 +70,13 @@ class Interface:
         """T of a process."""
         return self._parameters.hold_of(process)
 
+    def least_hold(self, ring: Sequence[ProcessId]) -> int:
+        """The shortest T with which a member of this ring can do its part: a change, an acknowledgement, heartbeats, and a small
+        message."""
+        sizes = self.sizes(ring)
+        beats = self._parameters.heartbeats * self.cost(sizes.beat)
+        return self.cost(sizes.change) + self.cost(sizes.acknowledgement) + beats + 2 * self.cost(SMALL)
+
     def hops(self, ring: Sequence[ProcessId]) -> int:
         """The largest delays of the token's n hops, all together."""
         return sum(self.delay(ring[index - 1], ring[index]) for index in range(len(ring)))
@@ -68,24 +88,41 @@ class Interface:
     @property
     def hold_back(self) -> int:
         """How long a packet that is early waits for those before it."""
-        return self.delay_max + self.slack
+        return self.delay_max + self.slack + self.stray
 
-    @property
-    def probe(self) -> int:
-        """How long to wait for answers to the question where the token is."""
-        return 2 * self.delay_max + self.slack
+    def sizes(self, ring: Sequence[ProcessId]) -> Sizes:
+        """The largest packets of a ring of these members."""
+        return largest(self._group, ring)
 
-    @property
-    def timeout(self) -> int:
-        """What a dead member takes at the most besides its turn and its hop, until its successor goes on without it: the
-        successor heard the turn before as late as can be, was patient, and had to ask around twice, since others had heard the
-        beginning of a turn that it had not."""
-        return self.cost(LARGEST) + self.delay_max + 2 * self.slack + 2 * self.probe
+    def envelope(self, ring: Sequence[ProcessId]) -> int:
+        """Bytes that a packet with messages has beyond ``header``, where names are long: ``header`` is for short ones."""
+        return max(0, envelope_of(self._group, ring) - ENVELOPE)
+
+    def probe(self, ring: Sequence[ProcessId]) -> int:
+        """How long to wait for answers to the question where the token is: everybody answers, one after the other where they
+        share a medium, each answer as often as a heartbeat is sent."""
+        sizes = self.sizes(ring)
+        packets = self.cost(sizes.where) + (len(ring) - 1) * self.cost(sizes.here)
+        return 2 * self.delay_max + self.slack + self.stray + self._parameters.heartbeats * packets
+
+    def tale(self, ring: Sequence[ProcessId]) -> int:
+        """How long to wait for one whole answer, of a member that knows more than we do."""
+        sizes = self.sizes(ring)
+        packets = self.cost(sizes.where) + self.cost(sizes.tale)
+        return 2 * self.delay_max + self.slack + self.stray + self._parameters.heartbeats * packets
+
+    def timeout(self, ring: Sequence[ProcessId]) -> int:
+        """What a dead member takes at most besides its turn and its hop, until its successor goes on without it: the successor
+        heard the turn before as late as can be, was patient, and had to ask around. Others had heard the beginning of a turn that
+        it had not, so it asked again; or they had heard its end, and one of them told it the rest."""
+        asking = self.probe(ring) + max(self.probe(ring), self.tale(ring))
+        return self.cost(LARGEST) + self.delay_max + 2 * self.slack + asking
 
     def safe(self, ring: Sequence[ProcessId], holds: Sequence[int]) -> int:
         """The longest time between two turns of a member, with as many failures in it as P makes room for."""
-        reaction = len(ring) * self.slack
-        return sum(holds) + self.hops(ring) + self.slot + reaction + min(self._parameters.crashes, len(ring) - 1) * self.timeout
+        reaction = len(ring) * (self.slack + self.stray)
+        failures = min(self._parameters.crashes, len(ring) - 1) * self.timeout(ring)
+        return sum(holds) + self.hops(ring) + self.slot + reaction + failures
 
     def rotation(self, ring: Sequence[ProcessId], holds: Sequence[int]) -> int:
         """P_token of a ring: by the formula that was chosen."""
@@ -95,4 +132,4 @@ class Interface:
         """How long to wait for the token after something was heard: ``holds`` are the T of those who have their turn before us,
         from the one that was heard to our predecessor. The token takes no longer, so nobody asks around while all is well; and
         of those who wait for the turn of a dead member the nearest is the first to do so."""
-        return sum(holds) + len(holds) * (self.delay_max + self.slack)
+        return sum(holds) + len(holds) * (self.delay_max + self.slack + self.stray)

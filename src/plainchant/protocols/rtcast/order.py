@@ -70,7 +70,15 @@ class Order:
         return distance if distance <= self._numbers // 2 else distance - self._numbers
 
     def place(self, data: Data) -> Place:
-        """Where a packet stands."""
+        """Where a packet stands. A change that would be next, on a ring with a member that is gone here, is of a member that has
+        not heard of the change which removed it: two members eliminated others at the same time."""
+        place = self._place(data)
+        change = data.word
+        if place is Place.NEXT and isinstance(change, Change):
+            return place if {*self.members, *change.joined}.issuperset(change.ring) else Place.CONTRADICTS
+        return place
+
+    def _place(self, data: Data) -> Place:
         if data.visit < self.visit:
             return Place.OLD
         known = self.seqs.get(data.sender)

@@ -124,19 +124,26 @@ class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
     """Who made the change ``number``."""
     voting: tuple[ProcessId, ...] = ()
     """Those who have asked to join and on whom a vote is under way: they wait."""
+    mentioned: tuple[ProcessId, ...] = ()
+    """Processes that have knocked at the sender: the last member of the ring has to hear of them."""
 
 
 class Where(Packet, frozen=True, array_like=True, gc=False, tag=52):
-    """The token has not come: has anybody heard of a turn after this one?"""
+    """The token has not come: which member has heard of a turn after ``visit``, or of a change after ``number``? ``silent`` are
+    the members that the sender would eliminate. With ``whole`` the answer is to have the heartbeat and the change."""
 
     group: GroupId
     ring: ProcessId
     visit: Number
+    number: Number
+    silent: tuple[ProcessId, ...] = ()
+    whole: bool = False
 
 
 class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
-    """Answers :class:`Where`: the last turn heard of, whose it was and how long ago (ns), its heartbeat if that was heard, the
-    highest number heard of each member, and the ring's last change."""
+    """Answers :class:`Where`: the last turn heard of, which member had it, how long ago (ns) and whether its heartbeat was heard;
+    the highest number heard of each of the silent members; the number of the ring's last change. The whole answer has the
+    heartbeat and the change themselves: every member answers, so an answer is short unless the asker wants more of it."""
 
     group: GroupId
     ring: ProcessId
@@ -145,6 +152,8 @@ class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
     holder: ProcessId
     ago: Number
     highest: Numbers
+    number: Number = 0
+    ended: bool = False
     beat: Beat | None = None
     change: Change | None = None
 
@@ -154,7 +163,8 @@ class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
 
 class Knock(Packet, frozen=True, array_like=True, gc=False, tag=54):
     """A process wants to be in the group. ``ring`` is the one that it is in meanwhile (those who form a group begin alone), empty
-    if it is in none. Whoever is knocked at passes it on to the last member of the ring, which opens the slot."""
+    if it is in none. A member that hears it mentions the process in its next heartbeat, so that the last member of the ring
+    opens the slot."""
 
     group: GroupId
     process: ProcessId
@@ -163,7 +173,7 @@ class Knock(Packet, frozen=True, array_like=True, gc=False, tag=54):
 
 
 class Request(Packet, frozen=True, array_like=True, gc=False, tag=55):
-    """In the join slot: the sender asks for a place on the ring, with this T."""
+    """In the join slot: the sender asks for a place on the ring, with this T (T_new of 4.4)."""
 
     group: GroupId
     ring: ProcessId
@@ -171,11 +181,12 @@ class Request(Packet, frozen=True, array_like=True, gc=False, tag=55):
 
 
 class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=56):
-    """The sender of a request cannot be let in, and why."""
+    """The sender of a request cannot be let in, and why. ``hold`` is a T with which it could be, without a vote; 0: none."""
 
     group: GroupId
     ring: ProcessId
     text: str
+    hold: Number = 0
 
 
 class Vote(Packet, frozen=True, array_like=True, gc=False, tag=57):

@@ -40,6 +40,13 @@ class Parameters:
     holds: Mapping[str, Duration] = parameter(
         factory=dict, about="members whose T is another one", example='{ p1 = "8ms", p2 = "2ms" }', keys="process"
     )
+    least_hold: Duration = parameter(
+        Duration(0),
+        "a joiner that cannot have its T takes less if it is offered at least this; 0: as much as the ring's own packets and a "
+        "small message need",
+        unit="duration",
+        minimum=0,
+    )
     idle_hold: Duration = parameter(
         Duration(200 * US),
         "a member without messages keeps the token so long before it passes it on, at the most T: something may come",
@@ -98,6 +105,13 @@ class Parameters:
         "who goes on when the network falls apart: any (each part, as in the paper) or majority (the part with most members of "
         "the last view; the others halt)",
         choices=("any", "majority"),
+    )
+
+    patience: Duration = parameter(
+        Duration(1 * SECOND),
+        "how long a member's application may leave what it is given unread before the member halts",
+        unit="duration",
+        minimum=1,
     )
 
     # retransmission (4.6)

@@ -31,10 +31,10 @@ from zlib import crc32
 import msgspec
 
 from ...core.engine import Engine, Host
-from ...core.model import Form, GroupId, Join, Packet, ProcessId, Propose, ProtocolError, Reason, Timer, View
+from ...core.model import MS, Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer, View
 from .advisor import Advisor
-from .analysis import ACKNOWLEDGEMENT, BEAT
 from .entrance import Entrance
+from .inquiry import PROBE, Inquiry
 from .interface import Interface
 from .order import Order, Place
 from .outlet import Outlet, least
@@ -48,6 +48,7 @@ from .packets import (
     Here,
     JoinAck,
     Knock,
+    Numbers,
     Partial,
     Query,
     Reclaim,
@@ -58,6 +59,7 @@ from .packets import (
     Word,
 )
 from .parameters import Parameters
+from .sizes import ASKS
 from .sponsor import Sponsor
 from .turn import Turn
 
@@ -65,10 +67,12 @@ if TYPE_CHECKING:
     from .gaps import Gaps
 
 TOKEN: Final = "token"
-PROBE: Final = "probe"
 SLOT: Final = "slot"
 IDLE: Final = "idle"
 OWN: Final = "own"
+READING: Final = "reading"
+ASK_NUMBERS: Final = 24
+"""Bytes of a request for lost packets besides its two names."""
 
 
 class Ring(Engine):
@@ -101,8 +105,8 @@ class Ring(Engine):
         self.formed = False
         self.heard_visit = 0
         self.heard_holder: ProcessId = ""
-        self._heard_at = 0
-        self._beats: dict[ProcessId, Beat] = {}
+        self.heard_at = 0
+        self.beats: dict[ProcessId, Beat] = {}
         self.ends: dict[int, int] = {}
         """The last number of turns whose heartbeat was heard, by visit."""
         self.out: dict[ProcessId, int] = {}
@@ -110,9 +114,9 @@ class Ring(Engine):
         self._highest: dict[ProcessId, int] = {}
         self._spoke: dict[ProcessId, tuple[int, ProcessId]] = {}
         """The newest change that each member has shown to know, and who made it."""
-        self._base: tuple[ProcessId, ...] = ()
+        self.base: tuple[ProcessId, ...] = ()
         """The last ring of which a whole rotation was heard: what a majority is counted by."""
-        self._change: Change | None = None
+        self.change: Change | None = None
         self._disordered: dict[ProcessId, None] = {}
         """Processes whose channel to us does not keep their order; it is said once of each."""
         # what is in order
@@ -135,12 +139,19 @@ class Ring(Engine):
         """Where we are in our turn: in the slot, waiting for messages; empty: it is not ours."""
         self._awaits_order = False
         """Whether our turn waits for packets of before: something is to be said that needs the whole order."""
+        self._awaits_ack = False
+        """Whether our turn waits for the change that lets a process in, which we have to acknowledge."""
+        self._acknowledged = 0
+        """The last change that we have acknowledged, or have made."""
         self._turn_at = 0
         self._begun_at = 0
         """When our time began to run: after the slot."""
         self._spoke_at: int | None = None
         self._by = ""
         self._ready = False
+        self._deferred: Beat | None = None
+        """A token with which our turn begins when all else that has come is heard."""
+        self._aside: Callable[[], None] | None = None
         self._leaving = False
         self._own_heard = 0
         self._own_visit = 0
@@ -151,13 +162,10 @@ class Ring(Engine):
         """Timers that came late and have been set again."""
         self._farewell: Data | None = None
         """The packet by which we leave."""
-        self._probing = False
-        self._answers: dict[ProcessId, Here] = {}
-        """Who has answered where the token is, and what."""
-        self._asked_twice = False
         self._stable = 0
         self.entrance = Entrance(self)
         self.sponsor = Sponsor(self)
+        self.inquiry = Inquiry(self)
 
     # --- the application's side ---------------------------------------------------------------------------------------
 
@@ -178,7 +186,7 @@ class Ring(Engine):
 
     def ready(self, group: GroupId) -> None:
         self._ready = True
-        if self._phase == IDLE and not self._awaits_order and self.host.now <= self._due[IDLE]:
+        if self._phase == IDLE and not (self._awaits_order or self._awaits_ack) and self.host.now <= self._due[IDLE]:
             self._speak()
 
     def waiting(self) -> Reason | None:
@@ -192,6 +200,25 @@ class Ring(Engine):
             return Reason("unheard", f"{self.me} has not had its own messages in the order yet")
         return None
 
+    def notice(self, event: Any) -> None:
+        """An application that does not read holds no other member up: messages are delivered without acknowledgements. But what
+        is unread grows, at the pace of the others. After ``patience`` this member halts, and the others go on without it."""
+        if isinstance(event, Pressure):
+            if event.full:
+                self.set_due(READING, self.host.now + int(self.parameters.patience))
+            else:
+                self.host.cancel_timer(READING)
+
+    def _stop_unread(self) -> None:
+        if self.name:
+            patience = int(self.parameters.patience)
+            text = f"the application of {self.me} has not read what it was given for {patience // MS} ms"
+            self.halt("not reading", text, patience_ns=patience)
+
+    def aside(self, send: Callable[[], None]) -> None:
+        """Another layer has a packet to send that is in no order, such as a question about the time: in our next turn."""
+        self._aside = send
+
     # --- packets ------------------------------------------------------------------------------------------------------
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
@@ -201,9 +228,9 @@ class Ring(Engine):
         elif isinstance(packet, Beat):
             self._receive_beat(source, packet)
         elif isinstance(packet, Where):
-            self._receive_where(source, packet)
+            self.inquiry.asked(source, packet)
         elif isinstance(packet, Here):
-            self._receive_here(source, packet)
+            self.inquiry.answered(source, packet)
         elif isinstance(packet, Vote):
             self.sponsor.voted(source, packet)
         elif isinstance(packet, Request):
@@ -221,11 +248,13 @@ class Ring(Engine):
         if timer == TOKEN:
             self._timed_out()
         elif timer == PROBE:
-            self._probed()
+            self.inquiry.decide()
         elif timer in (SLOT, IDLE):
             self._go_on(timer)
         elif timer == OWN:
             self._check_own()
+        elif timer == READING:
+            self._stop_unread()
         else:
             self.entrance.expire(timer)
 
@@ -237,12 +266,17 @@ class Ring(Engine):
         if error is None:
             return True
         age = self.host.clock() - at
-        bound = self.interface.delay(source, self.me) + self.interface.slack + error
+        bound = self.interface.delay(source, self.me) + self.interface.slack + self.interface.stray + error
         if age <= bound:
             return True
         self.host.record("drop", self.group, why="late", packet=kind, source=source, age=age, bound=bound)
         self.host.record("state", self.group, broken="P3", measured=age, bound=bound, source=source)
         return False
+
+    @property
+    def hold(self) -> int:
+        """T."""
+        return self.holds.get(self.me, self.interface.hold(self.me))
 
     def stamp(self, spent: int) -> int:
         """When a packet leaves that is sent now, after so much time of other packets: for ``at``."""
@@ -276,7 +310,7 @@ class Ring(Engine):
         self._knows(source, data.number, data.by)
         if source == data.sender:
             self._check_channel(source, data)
-            self._hears_of(data.visit, source, 0 if came is None else self.host.now - came)
+            self.hears_of(data.visit, source, 0 if came is None else self.host.now - came)
         if order is not None:
             known = self._highest.get(data.sender)
             if known is None or order.ahead(data.seq, known) > 0:
@@ -306,7 +340,7 @@ class Ring(Engine):
     def _check_channel(self, source: ProcessId, data: Data) -> None:
         """P2: what one process sends to another comes in the order in which it was sent. If not, it is only early: see
         ``Gaps``."""
-        beat = self._beats.get(source)
+        beat = self.beats.get(source)
         if beat is not None and beat.visit == data.visit and data.at and data.at < beat.at and source not in self._disordered:
             self._disordered[source] = None
             self.host.record("state", self.group, broken="P2", source=source, visit=data.visit)
@@ -334,8 +368,8 @@ class Ring(Engine):
     def replay_beat(self, source: ProcessId, beat: Beat, came: int) -> None:
         """The same for a heartbeat; it may be our first token."""
         if self.name and source in self.ring:
-            self._hears_of(beat.visit, source, self.host.now - came)
-            self._note_beat(source, beat)
+            self.hears_of(beat.visit, source, self.host.now - came)
+            self.note_beat(source, beat)
 
     def _belongs(self, data: Data) -> bool:
         """Whether a packet's sender is in the ring, or was and had sent it before it was eliminated."""
@@ -344,10 +378,10 @@ class Ring(Engine):
         last = self.out.get(data.sender)
         return last is not None and self.order is not None and self.order.ahead(data.seq, last) <= 0
 
-    def _hears_of(self, visit: int, holder: ProcessId, ago: int = 0) -> None:
+    def hears_of(self, visit: int, holder: ProcessId, ago: int = 0) -> None:
         if visit > self.heard_visit:
-            self.heard_visit, self.heard_holder, self._heard_at = visit, holder, self.host.now - ago
-            self._end_probe()
+            self.heard_visit, self.heard_holder, self.heard_at = visit, holder, self.host.now - ago
+            self.inquiry.close()
             self._arm()
 
     def _knows(self, process: ProcessId, number: int, by: ProcessId) -> None:
@@ -374,17 +408,18 @@ class Ring(Engine):
         self._before = self.ring
         self.ring = change.ring
         self.number = change.number
-        self._change = change
+        self.change = change
         self.holds = dict(zip(change.ring, change.holds, strict=True))
         there = {*self._before, *self.out, *(self.order.members if self.order is not None else ())}
         self.out.update((process, last) for process, last in change.out if process in there)
         if change.left:
             self.out[change.left] = change.left_at
-        for known in (self._beats, self._spoke, self._highest, self._got):
+        for known in (self.beats, self._spoke, self._highest, self._got):
             for process in [process for process in known if process not in change.ring]:
                 del known[process]
         self._got.update({process: 0 for process in change.ring if process not in self._got})
         self.sponsor.changed(change)
+        self.entrance.let_in(change.ring)
 
     def _receive_beat(self, source: ProcessId, beat: Beat) -> None:
         if beat.ring != self.name or not self.name or self.entrance.is_outside:
@@ -394,18 +429,19 @@ class Ring(Engine):
             return
         if not self.fresh(source, beat.at, "Beat"):
             return
-        self._note_beat(source, beat)
+        self.note_beat(source, beat)
 
-    def _note_beat(self, source: ProcessId, beat: Beat) -> None:
+    def note_beat(self, source: ProcessId, beat: Beat) -> None:
         """A heartbeat that counts, heard ourselves or by somebody who tells us."""
         if beat.change is not None:
             self.glimpse(beat.change)
             if not self.name:
                 return
-        known = self._beats.get(source)
+        known = self.beats.get(source)
         if known is not None and known.visit >= beat.visit:
             return
-        self._beats[source] = beat
+        self.beats[source] = beat
+        self.entrance.mentioned(beat.mentioned)
         self.ends[beat.visit] = beat.seq
         while len(self.ends) > (self.parameters.retransmissions + 4) * max(1, len(self.ring)) + 64:
             del self.ends[min(self.ends)]
@@ -421,17 +457,28 @@ class Ring(Engine):
                 self.gaps.bring_back()
         elif self.gaps is not None:
             self.gaps.heard_asks(source, beat.visit, beat.asks)
-        self._hears_of(beat.visit, source)
+        self.hears_of(beat.visit, source)
         self._count_rotation()
         self.outlet.flush()
         is_due = beat.visit == self.heard_visit and beat.visit >= self.visit and not self._phase and self.me in self.ring
-        if is_due and self._heir(beat.next) == self.me:
-            self._turn("token", beat.visit + 1, beat.slot)
+        if is_due and self._heir(beat.next) == self.me and not self._is_silent:
+            self._deferred = beat if self._may_have_slept else None
+            if self._deferred is None:
+                self.take_turn("token", beat.visit + 1, beat.slot)
+            else:
+                self.set_due(TOKEN, self.host.now)
+
+    @property
+    def _may_have_slept(self) -> bool:
+        """Whether a token may be an old one: it comes when we should have asked for it already, or we have just come in and do
+        not know for how long it has been here. Then all that has come is heard before the turn begins; a process that was
+        stopped would speak in the turn of another, from the first packet that it finds."""
+        return self._spoke_at is None or self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack
 
     def _measure_hold(self, visit: int) -> None:
         """Our heartbeat has come back: how long our turn really took, the way back included, against T."""
         took = self.host.now - self._begun_at
-        bound = self.interface.hold(self.me) + self.interface.delay(self.me, self.me) + self.interface.slack
+        bound = self.hold + self.interface.delay(self.me, self.me) + self.interface.slack
         if visit == self.visit and took > bound and self.entrance.is_installed:
             self.host.record("state", self.group, broken="hold", measured=took, bound=bound)
 
@@ -445,15 +492,15 @@ class Ring(Engine):
 
     def _count_rotation(self) -> None:
         """Whether every member of the ring has had a turn in it since our last one."""
-        if self._base != self.ring and all(
-            process == self.me or ((beat := self._beats.get(process)) is not None and beat.number >= self.number)
+        if self.base != self.ring and all(
+            process == self.me or ((beat := self.beats.get(process)) is not None and beat.number >= self.number)
             for process in self.ring
         ):
-            self._base = self.ring
+            self.base = self.ring
 
     # --- waiting for the token ----------------------------------------------------------------------------------------
 
-    def _path(self) -> list[ProcessId]:
+    def path(self) -> list[ProcessId]:
         """Those whose turns come before ours, from the one heard last."""
         ring = self.ring
         mine = ring.index(self.me)
@@ -469,188 +516,88 @@ class Ring(Engine):
         """Waits for the token as long as it can take from the turn heard last."""
         if not self.name or self._phase or self.me not in self.ring:
             return
-        path = self._path()
+        path = self.path()
         holds = [self.holds.get(process, int(self.parameters.hold)) for process in path]
         wait = self.interface.patience(holds)
         if self.ring.index(self.me) < len(path):
             wait += self.interface.slot
-        self._set(TOKEN, max(self._heard_at + wait, self.host.now))
+        self.set_due(TOKEN, max(self.heard_at + wait, self.host.now))
 
     def _timed_out(self) -> None:
         if self._phase or not self.name:
             return
+        beat, self._deferred = self._deferred, None
+        if beat is not None and beat.visit == self.heard_visit and self._heir(beat.next) == self.me:
+            self.take_turn("token", beat.visit + 1, beat.slot)
+            return
         if self._is_late(TOKEN):
             return
         if len(self.ring) == 1:
-            self._turn("alone", self.heard_visit + 1, False)
+            if self._is_silent:
+                self.set_due(TOKEN, self.host.now + self.hold)
+            else:
+                self.take_turn("alone", self.heard_visit + 1, False)
             return
-        self._asked_twice = False
-        self._answers.clear()
-        self._probe()
+        self.inquiry.begin()
 
-    def _probe(self) -> None:
-        """Asks around."""
-        self._probing = True
-        others = [process for process in self.ring if process != self.me]
-        packet = Where(self.group, self.name, self.heard_visit)
-        for _ in range(self.parameters.heartbeats):
-            self.host.send(tuple(others), packet)
-        self.host.set_timer(PROBE, self.host.now + self.interface.probe)
+    @property
+    def _is_silent(self) -> bool:
+        """Whether we are alone before the group is formed and say nothing: no process hears it, and on a shared medium it would
+        take the time of those that look for each other."""
+        if len(self.ring) > 1 or self.will_form or self._leaving:
+            return False
+        return not self.sponsor.has_words and not self.entrance.knockers()
 
-    def _receive_where(self, source: ProcessId, where: Where) -> None:
-        if where.ring != self.name or not self.name or self.order is None or self.entrance.is_outside:
-            return
-        here = Here(
-            self.group,
-            self.name,
-            where.visit,
-            self.heard_visit,
-            self.heard_holder,
-            self.host.now - self._heard_at,
-            tuple(self._highest.items()),
-            self._beats.get(self.heard_holder),
-            self._change,
-        )
-        for _ in range(self.parameters.heartbeats):
-            self.host.send((source,), here)
+    def wait_for_token(self, until: int) -> None:
+        """Waits for the token so long; then asks."""
+        self.set_due(TOKEN, until)
 
-    def _receive_here(self, source: ProcessId, here: Here) -> None:
-        if not self._probing or here.ring != self.name or here.asked != self.heard_visit or self.order is None:
-            return
-        if source not in self.ring:
-            return
-        self._answers[source] = here
-        if here.change is not None and (self.parameters.retransmissions or self.me not in here.change.ring):
-            self.glimpse(here.change)
-            if not self.name:
-                return
-        if not self.parameters.retransmissions and source != here.holder:
-            return  # What others have heard and we have not cannot be had: it only counts how many have more (_stands_alone).
-        for process, seq in here.highest:
-            known = self._highest.get(process)
-            if process in self.ring and (known is None or self.order.ahead(seq, known) > 0):
-                self._highest[process] = seq
-        if here.visit > self.heard_visit:
-            self._hears_of(here.visit, here.holder, here.ago)
-        if here.beat is not None and here.beat.visit == here.visit and here.holder in self.ring:
-            self._note_beat(here.holder, here.beat)
-
-    def _end_probe(self) -> None:
-        if self._probing:
-            self._probing = False
-            self.host.cancel_timer(PROBE)
-
-    def _probed(self) -> None:
-        """Nobody knows of a later turn, nor is anybody alive whose turn it is: our silent immediate predecessors are dead."""
-        if not self._probing or self._phase or self.order is None:
-            return
-        self._probing = False
-        path = self._path()
-        silent = self._silent(path)
-        if any(process in self._answers for process in silent):
-            # Somebody alive has its turn before us, and will find out itself.
-            self._set(TOKEN, self.host.now + self.interface.patience([self.holds.get(process, 0) for process in path]))
-            return
-        waited = self.host.now - self._heard_at
-        if len(self.ring) > 2 and not self._answers:
-            if not self._asked_twice:
-                self._asked_twice = True
-                self._probe()
-                return
-            self.halt("deaf", f"{self.me} asks where the token is, and nobody answers", waited=waited)
-            return
-        if not self.parameters.retransmissions and self._stands_alone(silent):
-            self.omission([], f"{self.me} has heard something else than most others of {', '.join(silent)}")
-            return
-        if not silent:
-            beat = self._beats.get(self.ring[self.ring.index(self.me) - 1])
-            if beat is not None and self._heir(beat.next) == self.me:
-                self._turn("timeout", self.heard_visit + len(self._path()), False)
-                return
+    def take_lost_token(self) -> None:
+        """The token was for us and is lost: our predecessor's heartbeat says whose it is. If it is not ours, we are not on the
+        ring that the others are on."""
+        beat = self.beats.get(self.ring[self.ring.index(self.me) - 1])
+        if beat is not None and self._heir(beat.next) == self.me:
+            self.take_turn("timeout", self.heard_visit + len(self.path()), False)
+        else:
             self.omission([], "the token passes us by: a change of the ring has not reached us")
-            return
-        if not self._may_go_on(silent):
-            self.halt(
-                "minority",
-                f"{self.me} hears only the smaller part of {self.group}",
-                silent=silent,
-                base=list(self._base),
-            )
-            return
-        last = tuple((process, self._last_of(process)) for process in silent)
-        gone = tuple((process, number) for process, number in self.out.items() if process not in self.ring)
-        self.host.record(
-            "suspect",
-            self.group,
-            processes=silent,
-            last=dict(last),
-            after=self.heard_visit,
-            waited=waited,
-            answers=list(self._answers),
-        )
-        after = self.heard_visit
-        visit = after + len(self._path())
-        ring = tuple(process for process in self.ring if process not in silent)
-        change = Change(
-            self.number + 1,
-            ring,
-            tuple(self.holds[process] for process in ring),
-            0,
-            self.will_form,
-            (*last, *gone),
-            after,
-            by=self.me,
-        )
-        self._turn("timeout", visit, False, change)
 
-    def _stands_alone(self, silent: Sequence[ProcessId]) -> bool:
-        """Without retransmission nobody can make up for what a dead member sent to some only. Whoever goes on by its own vector
-        stops all who have more; so it stops itself if most have more than it, or most have less."""
+    @property
+    def in_turn(self) -> bool:
+        return bool(self._phase)
+
+    @property
+    def heard_end(self) -> bool:
+        """Whether the heartbeat of the turn heard last was heard."""
+        beat = self.beats.get(self.heard_holder)
+        return beat is not None and beat.visit == self.heard_visit
+
+    def last_beat(self, process: ProcessId) -> Beat | None:
+        """The last heartbeat of a member, without what else it told of."""
+        beat = self.beats.get(process)
+        return None if beat is None else msgspec.structs.replace(beat, asks=(), change=None, voting=(), mentioned=())
+
+    def successor(self, process: ProcessId) -> ProcessId:
+        """The member whose turn comes after that of another, which may be gone."""
+        if process in self.ring:
+            return self.ring[(self.ring.index(process) + 1) % len(self.ring)]
+        return self._heir(process)
+
+    def highest_of(self, processes: Sequence[ProcessId]) -> Numbers:
+        """The highest number that we have heard of each of these members."""
+        return tuple((process, self._highest[process]) for process in processes if process in self._highest)
+
+    def note_highest(self, numbers: Numbers) -> None:
+        """Others have heard packets of members up to these numbers."""
         order = self.order
-        assert order is not None
-        more = less = 0
-        for here in self._answers.values():
-            highest = dict(here.highest)
-            ahead = [order.ahead(highest[process], self._last_of(process)) for process in silent if process in highest]
-            more += here.visit > self.heard_visit or any(distance > 0 for distance in ahead)
-            less += here.visit < self.heard_visit or any(distance < 0 for distance in ahead)
-        return 2 * max(more, less) > len(self._answers) + 1
-
-    def _silent(self, path: Sequence[ProcessId]) -> list[ProcessId]:
-        """The transitive closure of immediate predecessors of whom no heartbeat was heard (4.3): everybody between us and the
-        last member that was heard, and that one too if its turn did not come to an end."""
-        beat = self._beats.get(self.heard_holder)
-        has_ended = self.heard_holder == self.me or (beat is not None and beat.visit == self.heard_visit)
-        return [process for process in reversed(path[has_ended:]) if process in self.ring]
-
-    def _last_of(self, process: ProcessId) -> int:
-        """The highest number of a member's packets that anybody has heard of; without retransmission, that we have ourselves."""
-        assert self.order is not None
-        if not self.parameters.retransmissions:
-            last = self.order.seqs.get(process, self.parameters.numbers - 1)
-            while self.gaps is not None and self.gaps.waits(process, self.order.following(last)):
-                last = self.order.following(last)
-            return last
-        highest = self._highest.get(process)
-        known = self.order.seqs.get(process, self.parameters.numbers - 1)
-        return known if highest is None or self.order.ahead(highest, known) < 0 else highest
-
-    def _may_go_on(self, silent: Sequence[ProcessId]) -> bool:
-        """Whether this part of the group is the one that goes on. Those count that were heard since our last turn, or answer now;
-        of exactly half, the part with the first member of the ring."""
-        if self.parameters.partitions == "any":
-            return True
-        base = self._base or self.ring
-        heard = {self.me, *self._answers} | {
-            process for process, beat in self._beats.items() if beat.visit > self.visit and process not in silent
-        }
-        part = [process for process in base if process in heard]
-        return 2 * len(part) > len(base) or (2 * len(part) == len(base) and base[0] in part)
+        for process, seq in numbers:
+            known = self._highest.get(process)
+            if process in self.ring and order is not None and (known is None or order.ahead(seq, known) > 0):
+                self._highest[process] = seq
 
     # --- our turn -----------------------------------------------------------------------------------------------------
 
-    def _turn(self, by: str, visit: int, slot: bool, change: Change | None = None) -> None:
-        self._end_probe()
+    def take_turn(self, by: str, visit: int, slot: bool, change: Change | None = None) -> None:
+        self.inquiry.close()
         self.host.cancel_timer(TOKEN)
         self.visit = visit
         self._by = by
@@ -661,7 +608,7 @@ class Ring(Engine):
             self._speak(change)
         elif slot:
             self._phase = SLOT
-            self._set(SLOT, self.host.now + self.interface.slot)
+            self.set_due(SLOT, self.host.now + self.interface.slot)
         else:
             self._phase = IDLE
             self._begin()
@@ -671,10 +618,10 @@ class Ring(Engine):
         late = self.host.now - self._due[timer]
         if self._is_late(timer):
             return
-        if late > self.interface.hold(self.me):
+        if late > self.hold:
             # The others have gone on without us: this turn is not ours any more.
             self._phase = ""
-            self._set(TOKEN, self.host.now)
+            self.set_due(TOKEN, self.host.now)
         elif timer == SLOT:
             self._phase = IDLE
             self._begin()
@@ -692,7 +639,11 @@ class Ring(Engine):
         self.host.set_timer(timer, now)
         return True
 
-    def _set(self, timer: str, at: int) -> None:
+    def due(self, timer: str) -> int:
+        """When a timer is due."""
+        return self._due[timer]
+
+    def set_due(self, timer: str, at: int) -> None:
         self._due[timer] = at
         self._excused.discard(timer)
         self.host.set_timer(timer, at)
@@ -702,48 +653,58 @@ class Ring(Engine):
         self._begun_at = self.host.now
         resends = self.gaps is not None and self.gaps.has_resends
         self._awaits_order = (self._leaving or self.sponsor.has_words) and not self.is_up_to_date
-        if self._awaits_order:
+        self._awaits_ack = self._owes_ack
+        if self._awaits_ack:
+            # A change lets a process in, and its packet is still under way. In our next turn the joiner would be gone.
+            sizes = self.interface.sizes(self.ring)
+            needed = self.interface.cost(sizes.acknowledgement) + self.parameters.heartbeats * self.interface.cost(sizes.beat)
+            self.set_due(IDLE, self.host.now + max(0, min(self.interface.hold_back, self.hold - needed)))
+        elif self._awaits_order:
             # What is to be said needs the whole order; a packet of before may be on its way still.
-            wait = min(self.interface.hold_back, self.interface.hold(self.me) // 2)
-            self._set(IDLE, self.host.now + wait)
+            wait = min(self.interface.hold_back, self.hold // 2)
+            self.set_due(IDLE, self.host.now + wait)
         elif self._ready or self._leaving or self._acks or resends or self.sponsor.has_words:
             self._speak()
         else:
-            wait = int(self.parameters.idle_hold)
+            wait = min(int(self.parameters.idle_hold), self.hold)
             if len(self.ring) == 1:
-                wait = self.interface.hold(self.me) // (2 if self.formed else 1)
-            self._set(IDLE, self.host.now + wait)
+                wait = self.hold // (2 if self.formed else 1)
+            self.set_due(IDLE, self.host.now + wait)
 
     def _speak(self, change: Change | None = None) -> None:
         """Sends all that this turn has, and passes the token on."""
         self._phase = ""
         self.host.cancel_timer(IDLE)
         now = self.host.now
-        interface = self.interface
-        hold = interface.hold(self.me)
-        beats = self.parameters.heartbeats * interface.cost(BEAT)
-        turn = Turn(self, hold - beats - (now - self._begun_at))
+        turn = Turn(self, self.hold - (now - self._begun_at))
+        if self._aside is not None:
+            send, self._aside = self._aside, None
+            send()
+            turn.charge(0)
         word = change if change is not None else self._next_word(turn)
         if word is not None:
             to = self.ring
             if isinstance(word, Change):
                 self._adopt(word)
                 to = tuple(dict.fromkeys((*to, *word.ring)))
+                turn.fit(to)
             turn.say(word, to)
             if isinstance(word, Change) and word.joined:
-                for size in (ACKNOWLEDGEMENT, *map(len, self.sponsor.parts())):
+                for size in (turn.sizes.acknowledgement, *map(len, self.sponsor.parts())):
                     turn.charge(size)
         if self._acks or (self.gaps is not None and self.gaps.has_resends):
             turn.go_ahead(is_goodbye=self._is_gone)
         for ack in self._acks:
-            self.host.send(ack.joined, ack)
-            turn.charge(ACKNOWLEDGEMENT)
+            if set(ack.joined) <= set(self.ring):
+                self.host.send(ack.joined, ack)
+                turn.charge(turn.sizes.acknowledgement)
         self._acks = []
         if self.gaps is not None:
             turn.resend(self.gaps)
         if self.formed and self.order is not None and not self._is_gone:
             self._ready = turn.take()
         turn.end()
+        self.inquiry.pay(turn)
         if isinstance(turn.word, Change) and turn.word.joined:
             self._acknowledge_own(turn.word, turn.word_is_last)
         self._pass_on(turn, now)
@@ -767,17 +728,17 @@ class Ring(Engine):
 
     @property
     def _is_gone(self) -> bool:
-        return self._change is not None and self._change.left == self.me
+        return self.change is not None and self.change.left == self.me
 
     @property
     def changed_by(self) -> ProcessId:
         """Who made the last change that we know of."""
-        return self._change.by if self._change is not None else ""
+        return self.change.by if self.change is not None else ""
 
     @property
     def will_form(self) -> bool:
         """Whether the group has begun, as far as is heard: the change that says so may have to wait for its place."""
-        return self.formed or (self._change is not None and self._change.formed)
+        return self.formed or (self.change is not None and self.change.formed)
 
     def _has_messages(self) -> bool:
         return self.host.peek(self.group) is not None or self._ready or self.advisor.has_messages()
@@ -799,9 +760,12 @@ class Ring(Engine):
         ring = self.ring
         gone = self.me not in ring
         following = self._heir(self.me) if gone else ring[(ring.index(self.me) + 1) % len(ring)]
-        knockers = self.entrance.knockers() if not gone and ring[-1] == self.me else ()
-        asks: tuple[Asked, ...] = self.gaps.asks() if self.gaps is not None else ()
-        at = self.stamp(turn.spent + self.interface.cost(BEAT))
+        knockers = self.entrance.invited() if not gone and ring[-1] == self.me else ()
+        change = self._unconfirmed()
+        asks = self._fitting(turn, self.gaps.asks()) if self.gaps is not None else ()
+        voting = self.sponsor.voting if change is None else ()
+        mentioned = self.entrance.mentions() if change is None else ()
+        at = self.stamp(turn.spent + self.interface.cost(turn.sizes.beat))
         beat = Beat(
             self.group,
             self.name,
@@ -815,25 +779,37 @@ class Ring(Engine):
             self.rotation,
             asks,
             self.order.rank if self.order is not None else 0,
-            self._unconfirmed(),
+            change,
             self.changed_by,
-            self.sponsor.voting,
+            voting,
+            mentioned,
         )
         to = tuple(dict.fromkeys((*ring, self.me, *knockers)))
+        size = turn.sizes.beat + max(0, len(asks) - ASKS) * self._ask_size
         for _ in range(self.parameters.heartbeats):
             self.host.send(to, beat)
-            turn.charge(BEAT)
+            turn.charge(size)
         rotation = None if self._spoke_at is None else self._turn_at - self._spoke_at
         self._spoke_at = self._turn_at
         self._record_turn(turn, rotation)
         self._tell_stable()
-        self.heard_visit, self.heard_holder, self._heard_at = self.visit, self.me, now
+        self.heard_visit, self.heard_holder, self.heard_at = self.visit, self.me, now
         self._forget()
         if gone or not self._own_visit:
             self._own_visit = self.visit
-            self._set(OWN, now + turn.spent + self.interface.delay(self.me, self.me) + 2 * self.interface.slack)
+            self.set_due(OWN, now + turn.spent + self.interface.delay(self.me, self.me) + 2 * self.interface.slack)
         if not gone:
             self._arm()
+
+    @property
+    def _ask_size(self) -> int:
+        """Bytes of a request for lost packets."""
+        return 2 * max(len(process.encode()) for process in (self.me, *self.ring)) + ASK_NUMBERS
+
+    def _fitting(self, turn: Turn, asks: tuple[Asked, ...]) -> tuple[Asked, ...]:
+        """The requests that the heartbeat has room for: our own come first, and a few always fit."""
+        each = self.parameters.heartbeats * (self.interface.cost(self._ask_size) - self.interface.cost(0) + 1)
+        return asks[: ASKS + max(0, turn.left) // each]
 
     def _tell_stable(self) -> None:
         """Once a turn: what every member has said to have in order."""
@@ -916,7 +892,7 @@ class Ring(Engine):
         if data.batch is not None or isinstance(word, Change):
             self.outlet.put(order.rank, data)
             self.outlet.flush(everything=isinstance(word, Change) and word.left == self.me)
-        if self._phase == IDLE and self._awaits_order and self.is_up_to_date:
+        if self._phase == IDLE and ((self._awaits_order and self.is_up_to_date) or (self._awaits_ack and not self._owes_ack)):
             self._speak()
 
     def _ordered_change(self, change: Change) -> None:
@@ -960,13 +936,16 @@ class Ring(Engine):
         if snapshot is None or change.number != snapshot.number or snapshot.holder == self.me or self.me in change.joined:
             return
         self._snapshot = None
-        partial = self.advisor.partial()
-        ack = msgspec.structs.replace(snapshot, digest=crc32(partial))
-        if self.visit > snapshot.visit and not self._phase:
-            # Our turn in this rotation is over; in the next one it would be too late.
-            self.host.send(ack.joined, ack)
-        else:
-            self._acks.append(ack)
+        self._acknowledged = change.number
+        self._acks.append(msgspec.structs.replace(snapshot, digest=crc32(self.advisor.partial())))
+
+    @property
+    def _owes_ack(self) -> bool:
+        """Whether we have heard of a change that lets a process in, and could not acknowledge it yet."""
+        change = self.change
+        if change is None or not change.joined or self.me in change.joined or change.by == self.me:
+            return False
+        return self._acknowledged < change.number
 
     def _acknowledge_own(self, change: Change, is_last: bool) -> None:
         """The sponsor stands at the end of the order, or it would not let anybody in: it acknowledges at once."""
@@ -1000,7 +979,7 @@ class Ring(Engine):
 
     def _unconfirmed(self) -> Change | None:
         """The last change, unless everybody knows of it."""
-        change = self._change
+        change = self.change
         others = [process for process in self.ring if process != self.me]
         if change is None or all(process in self._spoke and self._knows_of(process, change) for process in others):
             return None
@@ -1048,7 +1027,7 @@ class Ring(Engine):
 
     def set_rotation(self, rotation: int) -> None:
         self.rotation = rotation
-        self.advisor.rotation(rotation)
+        self.advisor.rotation(rotation, self.ring, self.hold)
 
     # --- stopping -----------------------------------------------------------------------------------------------------
 
@@ -1073,7 +1052,7 @@ class Ring(Engine):
             self.entrance.again(code)
 
     def _stop_timers(self) -> None:
-        for timer in (TOKEN, PROBE, SLOT, IDLE, OWN):
+        for timer in (TOKEN, PROBE, SLOT, IDLE, OWN, READING):
             self.host.cancel_timer(timer)
 
     def abandon(self) -> None:
@@ -1094,7 +1073,7 @@ class Ring(Engine):
         seqs = {self.me: self.parameters.numbers - 1}
         self.order = Order((self.me,), self.parameters.numbers, visit=0, holder=self.me, complete=True, seqs=seqs)
         self.set_rotation(self.interface.rotation(self.ring, [hold]))
-        self._turn("alone", 1, False)
+        self.set_due(TOKEN, self.host.now)
 
     def enter(self, ack: JoinAck, heard_at: int) -> None:
         """Takes a place on a ring, as its members have told us that it is; ``heard_at``: when we heard of the change."""
@@ -1109,11 +1088,11 @@ class Ring(Engine):
             rank=ack.rank,
         )
         self._highest = dict(ack.seqs)
-        self.heard_visit, self.heard_holder, self._heard_at = ack.visit, ack.holder, heard_at
+        self.heard_visit, self.heard_holder, self.heard_at = ack.visit, ack.holder, heard_at
         self.visit = self._own_heard = ack.visit
         old = (process for process in ack.members if process not in ack.joined)
         self._spoke = dict.fromkeys(old, (ack.number, ack.holder))
-        self._change = Change(ack.number, ack.members, ack.holds, ack.rotation, ack.formed, joined=ack.joined, by=ack.holder)
+        self.change = Change(ack.number, ack.members, ack.holds, ack.rotation, ack.formed, joined=ack.joined, by=ack.holder)
         self._installed = ack.members
         self.sponsor.newcomers.update(dict.fromkeys(ack.joined))
         self.set_rotation(ack.rotation)
@@ -1124,20 +1103,21 @@ class Ring(Engine):
     ) -> None:
         self._stop_timers()
         self.name = name
-        self.ring = self._before = self._base = ring
+        self.ring = self._before = self.base = ring
         self.holds = holds
         self.number = number
         self.formed = formed
         self.seq = self.parameters.numbers - 1
         self.said = None
         self._stable = 0
-        self._beats, self.ends, self.out, self._highest, self._spoke = {}, {}, {}, {}, {}
+        self.beats, self.ends, self.out, self._highest, self._spoke = {}, {}, {}, {}, {}
         self._got = dict.fromkeys(ring, 0)
-        self._acks, self._snapshot, self._change = [], None, None
-        self.heard_visit, self.heard_holder, self._heard_at = 0, self.me, self.host.now
+        self._acks, self._snapshot, self.change, self._acknowledged = [], None, None, number
+        self.heard_visit, self.heard_holder, self.heard_at = 0, self.me, self.host.now
         self.visit = self._own_heard = self._own_visit = 0
-        self._phase, self._probing, self._asked_twice, self._spoke_at = "", False, False, None
+        self._phase, self._spoke_at, self._deferred = "", None, None
         self.outlet = self._new_outlet()
         self.sponsor.reset()
+        self.inquiry.reset()
         if self.gaps is not None:
             self.gaps.reset()

@@ -8,6 +8,10 @@ first. If the ring with them needs no more than P, that is all. Else it asks (``
 message once its admission control knows, and repeats the vote in every turn until the outcome is in the order: a change with the
 new P, or ``Decided``.
 
+**T is negotiated** (4.4). A joiner asks for its T. What it gets is part of the change, so all members reckon with it, whatever
+their own parameters say of that process. If P with it is voted down, the refusal offers the T that P has room for; a joiner
+whose ``least_hold`` that is asks again with it.
+
 Who joins is told of messages that are partly there, by the sponsor, in the turn of the change; if they take longer than what is
 left of its turn beside its promises, the joiner waits.
 
@@ -23,14 +27,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from ...core.model import ProcessId
+from ...core.model import ProcessId, format_duration
 from .packets import Change, Decided, Query, Reclaim, Refuse, Request, Vote, Word
+from .sizes import JOINERS
 
 if TYPE_CHECKING:
     from .ring import Ring
 
-REQUESTS: Final = 64
-"""So many are let in at once; further ones ask again."""
 ROUNDS: Final = 64
 """Turns of the sponsor that a vote may take: messages that are under way have to be finished first."""
 
@@ -57,6 +60,8 @@ class Sponsor:
         self.change_seq = 0
         """The number of our last change."""
         self._requests: dict[ProcessId, int] = {}
+        self._refusals: dict[ProcessId, str] = {}
+        """Requests that cannot be granted, and why: they are told in our turn."""
         self._collided = False
         self._attempt = 0
         self._vote: _Vote | None = None
@@ -73,6 +78,7 @@ class Sponsor:
     def reset(self) -> None:
         self.newcomers.clear()
         self._requests.clear()
+        self._refusals.clear()
         self._vote = None
         self._asked = None
         self._unused_since = None
@@ -89,9 +95,20 @@ class Sponsor:
             self._requests.clear()
             self._collided = True
             return
-        # T is a parameter, which all have alike: whoever asks for another one would make everybody wait for it.
-        if request.hold == ring.interface.hold(source) and (source in self._requests or len(self._requests) < REQUESTS):
+        wrong = self._wrong_hold(source, request.hold)
+        if wrong:
+            self._refusals[source] = wrong
+        elif source in self._requests or len(self._requests) < JOINERS:
             self._requests[source] = request.hold
+
+    def _wrong_hold(self, source: ProcessId, hold: int) -> str:
+        """Why a T cannot be granted, whatever members vote; empty: it can. Members do not wait longer for one turn than processes
+        wait for each other when they form a group."""
+        ring = self._ring
+        least, most = ring.interface.least_hold((*ring.ring, source)), int(ring.parameters.gather)
+        if least <= hold <= most:
+            return ""
+        return f"a T of {format_duration(hold)} is not between {format_duration(least)} and {format_duration(most)}"
 
     @property
     def has_words(self) -> bool:
@@ -104,6 +121,9 @@ class Sponsor:
         """What we say to the ring first in our turn, if anything."""
         ring = self._ring
         self._collided = False
+        for process, text in self._refusals.items():
+            self._refuse((process,), text)
+        self._refusals.clear()
         self._cast()
         if not ring.is_up_to_date:
             return None
@@ -127,7 +147,8 @@ class Sponsor:
         """Whether the messages that are partly there, which a joiner has to be told of, can be sent in this turn without taking
         time from what is promised. (The change and the acknowledgement have theirs.)"""
         spare = self._ring.advisor.spare()
-        return spare is None or sum(self._ring.interface.cost(len(part)) for part in self.parts()) <= spare
+        parts = self.parts()
+        return spare is None or not parts or sum(self._ring.interface.cost(len(part)) for part in parts) <= spare
 
     def parts(self) -> list[bytes]:
         """What a joiner has to be told of them, as much as a packet holds at a time."""
@@ -163,11 +184,21 @@ class Sponsor:
         if against or vote.turns > ROUNDS:
             who = ", ".join(against or missing)
             text = f"{who} cannot keep its guarantees with P = {vote.rotation} ns" if against else f"{who} did not vote"
-            self._host.send(tuple(vote.joiners), Refuse(ring.group, ring.name, text))
-            self._packets += 1
+            self._refuse(tuple(vote.joiners), text)
             self._vote = None
             return Decided(vote.attempt)
         return None
+
+    def _refuse(self, joiners: tuple[ProcessId, ...], text: str) -> None:
+        """Refuses joiners, and offers each of them an equal part of what is left of P, if that is enough for a turn (4.5: a
+        process that needs no more of P than there is needs no vote)."""
+        ring = self._ring
+        together = (*ring.ring, *joiners)
+        holds = [*(ring.holds[process] for process in ring.ring), *(0 for _ in joiners)]
+        offer = (ring.rotation - ring.interface.rotation(together, holds)) // len(joiners)
+        enough = offer >= ring.interface.least_hold(together)
+        self._host.send(joiners, Refuse(ring.group, ring.name, text, offer if enough else 0))
+        self._packets += 1
 
     # --- votes --------------------------------------------------------------------------------------------------------
 
@@ -181,7 +212,7 @@ class Sponsor:
             return
         ring = self._ring
         sponsor, query = self._asked
-        agrees = ring.advisor.carries(query.rotation)
+        agrees = ring.advisor.carries(query.rotation, (*ring.ring, *query.joiners))
         if agrees is None:
             return
         if sponsor == ring.me:

@@ -39,6 +39,8 @@ GATHER: Final = 3 * SECOND
 """Those who form a group begin at once; each of them that comes into the ring takes a slot or two."""
 RECLAIM_AFTER: Final = 10 * SECOND
 """A process that was killed is started again by then."""
+PATIENCE: Final = 5 * SECOND
+"""A program that does not read for so long is not just busy."""
 CLOCK_EVERY: Final = 1 * SECOND
 RESERVED: Final = 4096
 """Bytes of a turn for what the ring itself sends."""
@@ -59,6 +61,7 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
         "slack": SLACK,
         "gather": GATHER,
         "reclaim_after": RECLAIM_AFTER,
+        "patience": PATIENCE,
         "clocks": "synchronised",
         "clock_precision": max(1, delay_max // 2),
         "clock_every": CLOCK_EVERY,

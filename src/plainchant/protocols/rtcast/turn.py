@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...core.model import Batch, ProcessId
-from .analysis import CHANGE
 from .packets import Change, Data, Word
+from .sizes import Sizes
 
 if TYPE_CHECKING:
     from .gaps import Gaps
@@ -21,6 +21,9 @@ class Turn:
     def __init__(self, ring: Ring, budget: int) -> None:
         self._ring = ring
         self._budget = budget
+        self._envelope = 0
+        self.sizes: Sizes
+        self.fit(ring.ring)
         self._most = max(4, ring.parameters.numbers // (2 * (ring.parameters.retransmissions + 3)))
         """Packets in a turn: numbers that begin again must not be taken for those of the turns before."""
         self._pending: tuple[Data, tuple[ProcessId, ...]] | None = None
@@ -29,6 +32,17 @@ class Turn:
         self.packets = 0
         self.word: Word | None = None
         self.word_is_last = False
+
+    def fit(self, ring: tuple[ProcessId, ...]) -> None:
+        """Reckons with the packets of this ring: it may be about to grow."""
+        self.sizes = self._ring.interface.sizes(ring)
+        self._envelope = self._ring.interface.envelope(ring)
+
+    @property
+    def left(self) -> int:
+        """Time that is left of the turn besides the heartbeats."""
+        beats = self._ring.parameters.heartbeats * self._ring.interface.cost(self.sizes.beat)
+        return self._budget - beats - self.spent
 
     def charge(self, size: int) -> None:
         self.spent += self._ring.interface.cost(size)
@@ -50,8 +64,8 @@ class Turn:
         ring = self._ring
         wanted = gaps.resends()
         for place, (targets, data) in enumerate(wanted):
-            size = len(data.batch.body) if data.batch is not None else CHANGE
-            if self.spent + ring.interface.cost(size) > self._budget:
+            size = self._size(data.batch, data.word)
+            if ring.interface.cost(size) > self.left:
                 gaps.want_again(wanted[place:])
                 return
             ring.host.record("retransmit", ring.group, to=list(targets), sender=data.sender, number=data.seq, visit=data.visit)
@@ -62,7 +76,7 @@ class Turn:
         """Takes messages as far as the time goes; whether there may be more."""
         ring = self._ring
         while True:
-            room = min(ring.host.max_packet, ring.interface.room(self._budget - self.spent))
+            room = min(ring.host.max_packet, ring.interface.room(self.left) - self._envelope)
             if room < 1 or self.packets >= self._most:
                 return True
             batch = ring.host.take(ring.group, room)
@@ -75,13 +89,18 @@ class Turn:
         self._flush(last=False)
         ring = self._ring
         ring.seq = (ring.seq + 1) % ring.parameters.numbers
-        size = CHANGE if word is not None else len(batch.body) if batch is not None else 0
+        size = self._size(batch, word)
         at = ring.stamp(self.spent + ring.interface.cost(size))
         data = Data(ring.group, ring.name, ring.number, ring.visit, ring.me, ring.seq, False, at, batch, word, ring.changed_by)
         self._pending = data, to
         if batch is not None:
             ring.said = ring.seq
         self.charge(size)
+
+    def _size(self, batch: Batch | None, word: Word | None) -> int:
+        if word is not None:
+            return self.sizes.change
+        return self._envelope + (len(batch.body) if batch is not None else 0)
 
     def _flush(self, *, last: bool) -> None:
         if self._pending is None:

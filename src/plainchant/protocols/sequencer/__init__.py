@@ -6,9 +6,9 @@ acknowledgements ride on other packets. Section 5's fault tolerance is built out
 fencing, views that come in the same order as messages, joining and leaving, and Amoeba's resilience degree.
 
 Read it from the leaves up, the way the imports go: ``packets`` (what is said), ``log`` (what is kept), ``standing`` (what a
-member knows, with ``room``, ``pause`` and ``watch``), its parts ``requests``, ``gaps``, ``phases`` and ``door``, ``office``
-(what the sequencer does), ``election`` (how there is a new one), and ``member``, which reacts to packets and timers and ties the
-parts together. ``tuning`` says which parameters suit a network.
+member knows, with ``room``, ``pause`` and ``watch``), its parts ``requests``, ``gaps``, ``phases``, ``calling`` and ``door``,
+``office`` (what the sequencer does, with ``hearing``), ``election`` (how there is a new one), and ``member``, which reacts to
+packets and timers and ties the parts together. ``tuning`` says which parameters suit a network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
 from ...core.model import GroupId, ProcessId
-from ..registry import Description, Promise
+from ..registry import Description, Progress, Promise
+from .door import JOIN_PATIENCE
 from .member import Member
 from .packets import PACKETS
 from .parameters import Parameters
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ..story import Story
 
 MAJORITY = "a majority of each view survives"
+CRASHES = "processes crash, but the network never falls apart and no process that lives is silent for suspect_after"
+LOST_IN_CRASHES = "the same, and at most {r} members of a view are lost"
 LOST = "at most {r} members of a view are lost; across partitions only if {members} members are a majority"
 
 
@@ -55,9 +58,10 @@ def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     overlap = _overlap(groups)
     if overlap:
         names.remove("causal")
-    promised = [Promise(name, MAJORITY) for name in names]
+    promised = [Promise(name, CRASHES if parameters.any_survivor else MAJORITY) for name in names]
     if parameters.resilience:
-        lost = LOST.format(r=parameters.resilience, members=parameters.resilience + 1)
+        worded = LOST_IN_CRASHES if parameters.any_survivor else LOST
+        lost = worded.format(r=parameters.resilience, members=parameters.resilience + 1)
         promised.append(Promise("uniform", lost))
         if not overlap:
             promised.append(Promise("total", lost))
@@ -78,6 +82,27 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
                 f"make it at most {len(members) - 1}"
             )
     return None
+
+
+def beyond(parameters: Any) -> frozenset[str]:
+    """With ``partitions = "none"`` a process that is not heard has crashed: what only looks like a crash is not tolerated."""
+    return frozenset({"pause", "partition", "cut", "clog"}) if parameters.any_survivor else frozenset()
+
+
+def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> Progress:
+    """How long an application may wait, where a round trip is shorter than ``suspect_after`` (``election`` has the general case).
+
+    An election takes a suspicion (``suspect_after`` and two ticks), at most twice ``suspect_after`` for voters that do not
+    answer, and four round trips: less than eight times ``suspect_after``. If the sequencer's own application does not read, it
+    hands its office over after ``patience``, and its successor excludes it after another one; each of the two steps of a
+    synchronisation phase ends after ``patience`` too. Only one of these holds a message up at a time.
+
+    A joiner gives up, and halts, after ``JOIN_PATIENCE`` times ``patience``. A member that leaves waits for its own messages, and
+    if it is the sequencer for a hand-over.
+    """
+    within = 2 * parameters.patience + 8 * parameters.suspect_after
+    despite = {"sluggish", "loss<=0.3"} if parameters.any_survivor else {"pause", "sluggish", "loss<=0.3"}
+    return Progress(within, within + JOIN_PATIENCE * parameters.patience, frozenset(despite))
 
 
 def settle(parameters: Any) -> int:
@@ -105,6 +130,8 @@ DESCRIPTION = Description(
         Promise("total", "the same, and groups do not overlap"),
     ),
     faults=("crash", "loss", "duplication", "reordering", "corruption", "pause", "partition", "cut", "clog", "clock steps"),
+    beyond=beyond,
+    progress=progress,
     settle=settle,
     check=check,
     tune=tune,

@@ -2,13 +2,24 @@
 
 Theory of operation
 -------------------
-Whoever misses the sequencer *coordinates*. First a trial: would the others take part? Members that hear the sequencer
+A member that misses the sequencer *coordinates*. First a trial: would the others take part? Members that hear the sequencer
 refuse, so that one deaf member does not disturb a healthy group. If a majority would, the vote binds: a member that
 promises an epoch listens to no earlier one, from that instant, and says how far its history goes. The winner is the voter
-with the longest *contiguous* history, not the highest number seen: somebody may hold 11 and nobody 10. (What others hold
+with the longest *contiguous* history, not the highest number seen: a member may hold 11 and none 10. (What others hold
 beyond its end it fetches, see :class:`Rebuild`.) Histories are
 compared by (newest epoch whose beginning they hold, last contiguous number), as in Raft, because a history that was
 continued by a later epoch is the one that may have been delivered.
+
+**Elections do not displace each other.** All members miss a dead sequencer at about the same time. Of two coordinators the one
+that comes first in the view goes on. A coordinator that hears the trial of a preceding one gives up its own, and a member that
+would take part in a trial begins none for a while (:meth:`Election.yields_to`, ``Calling.defer``). If both trials are over
+before either coordinator knows, the epochs decide: within a round of elections the preceding coordinator has the higher epoch
+(:func:`next_epoch`), so that every voter, and the other coordinator, ends with it after one journey of its invitation.
+
+**No fixed time is compared with a round trip.** A trial binds no member, so it goes on until a majority has answered. How long
+that took is the *pace*; the vote that follows, its voters and the winner wait for a multiple of it where that is longer than
+their own timeouts. The dead sequencer is not waited for. A fail-over without loss is: suspicion, a round trip for the trial, one
+for the vote, half of one to tell the winner, one for its view, and half of one until its members know that it is in force.
 
 Why a majority: the members of a view decide on its successor. Two majorities of one view share a voter, who promised the
 later epoch and therefore never acknowledges the earlier one's view. Majorities of two successive views need not share one: a
@@ -17,9 +28,14 @@ number. Such a winner finds the newer view in the history of one of its voters (
 again by a majority of its members, and cannot: those promised elsewhere, and follow only the sequencer that they voted for.
 A minority tries for ``patience`` and halts.
 
-Safety rests on two things: nobody ever overwrites an entry, and a view needs a majority of those who decide on it. With
-``resilience`` r, an election that hears all but r members loses nothing that anybody delivered; at the deadline it goes on
-with a majority, which may be fewer: then it is uniformity that is given up, not progress.
+With ``partitions = "none"`` (the failure model of section 5) there is no majority to wait for: a member that does not answer has
+crashed. An election then needs the answer of every member that lives, so it asks for twice as long before it goes on without
+one, and it never goes on against a member that refuses: that one lives.
+
+Safety rests on two things: no entry is ever overwritten, and a view needs a majority of those who decide on it (with
+``partitions = "none"``: all of them that live). With ``resilience`` r, an election that hears all but r members loses nothing
+that any member delivered; at the deadline it goes on with a majority, which may be fewer: then uniformity is given up, not
+progress.
 """
 
 from __future__ import annotations
@@ -28,22 +44,32 @@ from collections.abc import Callable
 from typing import Final
 
 from ...core.model import ProcessId, Reason
-from .packets import Elected, Fetch, Held, Invite, Promise, Refuse
+from .packets import Elected, Fetch, Held, Invite, Lacks, Promise, Refuse
 from .standing import Standing
 
-ROUNDS: Final = 4
-"""Members that have not answered are asked so often before an election goes on without them."""
+ROUNDS: Final = 8
+"""Times that members that do not answer are asked within ``suspect_after``, at least: at 30 % loss one of 200 members does not
+get through."""
 VOTES: Final = 3
-"""A vote that a member refused, because it had promised as much to another coordinator, is repeated with a higher epoch so
-often before it goes on without that member."""
-REBUILD_ROUNDS: Final = 3
-"""Times that a winner asks the voters for the entries it lacks."""
+"""A vote that a member refused, because it had promised as much to another coordinator, is repeated with a higher epoch at most
+this number of times before it goes on without that member."""
+ALIVE: Final = 2
+"""Multiple of ``suspect_after`` for which a vote waits for a member that answered the trial."""
+
+
+def next_epoch(latest: int, rank: int, members: int) -> int:
+    """The epoch of a vote after ``latest``: rounds of ``members`` epochs, in which a preceding coordinator has a higher one.
+
+    >>> [next_epoch(latest, rank, 3) for latest in (1, 4) for rank in (0, 1, 2)]
+    [5, 4, 3, 8, 7, 6]
+    """
+    return (latest // members + 1) * members + members - 1 - rank
 
 
 class Election:
     """Exists at a member that coordinates, until a new epoch begins.
 
-    ``binding``: there is no trial. It is the sequencer itself that calls the election, to leave or because it is alone.
+    ``missed``: processes that the coordinator has not heard for long; the vote does not wait for them if all others answered.
     What an election does to its member: ``step_down`` promises an epoch to a process, ``take_office`` begins the epoch that this
     member won, ``hear_again`` ends an election because the others hear the sequencer, ``halt`` ends the member.
     """
@@ -53,7 +79,7 @@ class Election:
         standing: Standing,
         reason: Reason,
         *,
-        binding: bool,
+        missed: frozenset[ProcessId],
         step_down: Callable[[int, ProcessId], None],
         take_office: Callable[[Elected], None],
         hear_again: Callable[[], None],
@@ -66,47 +92,77 @@ class Election:
         self._take_office = take_office
         self._hear_again = hear_again
         self._halt = halt
+        self._missed = missed
+        self._any_survivor = standing.parameters.any_survivor
         self.reason = reason
-        self.binding = binding
         self.epoch = 0
         self.since = self.host.now
         """Since when no majority has answered anything."""
         self.seen = standing.promised
         self.stage = ""
-        self.rounds = 0
+        self.began = 0
+        """When the stage began."""
+        self.deadline = 0
+        """When the stage goes on without members that have not answered, or ends."""
+        self.pace = 0
+        """How long it took until enough members had answered: a round trip, or more if packets were lost."""
         self.votes = 0
         self.yes: dict[ProcessId, Promise] = {}
         self.refused: dict[ProcessId, None] = {}
         self.invited: dict[ProcessId, None] = {}
-        """Who was asked: nobody else has an answer."""
+        """The processes that were asked; answers of others do not count."""
+        self.alive: dict[ProcessId, None] = {}
+        """The processes that answered anything in this election."""
         self.winner: ProcessId = ""
         self.elected: Elected | None = None
         self.due = 0
+
+    def begin(self, *, binding: bool) -> None:
+        """Asks for the first time. ``binding``: there is no trial. It is the sequencer itself that calls the election, to leave
+        or because it is alone. (If no other member is needed, it is over when this returns.)"""
         if binding:
             self._vote()
         else:
             self._try()
 
+    def yields_to(self, source: ProcessId) -> bool:
+        """Whether this election ends for the trial of that coordinator: no member has promised anything yet, and it precedes."""
+        view = self.standing.view
+        assert view is not None
+        members = view.members
+        return self.stage == "trial" and source in members and members.index(source) < members.index(self.standing.me)
+
     def _try(self) -> None:
-        self.epoch = self.seen + 1
+        if self.stage != "trial":  # else answers to what was asked before count too
+            self.began = self.host.now
+            self.standing.trials += 1
+        self.epoch = self.standing.trials
         self.votes = 0
         self._start("trial")
 
     def _vote(self) -> None:
         standing = self.standing
-        self.epoch = max(self.seen, standing.promised) + 1
+        view = standing.view
+        assert view is not None
+        latest = max(self.seen, standing.promised)
+        self.epoch = next_epoch(latest, view.members.index(standing.me), len(view.members))
         self.votes += 1
         self.host.record("elect", self.group, stage="vote", epoch=self.epoch, **self.reason.to_detail())
         self._step_down(self.epoch, standing.me)
+        self.began = self.host.now
         self._start("vote")
 
     def _start(self, stage: str) -> None:
         self.stage = stage
-        self.rounds = 0
         self.refused = {}
+        self.deadline = self.host.now + self._longest(self.standing.parameters.suspect_after, 2)
         self.yes = {self.standing.me: self.standing.status(self.epoch, trial=stage == "trial")}
         self._ask()
         self._judge()
+
+    def _longest(self, wait: int, round_trips: int) -> int:
+        """A time that is also enough for that number of round trips."""
+        return max(wait * 2 if self._any_survivor else wait, round_trips * self.pace)
 
     def _ask(self) -> None:
         """Invites each process that has not answered, and sets the timer for the next round."""
@@ -114,12 +170,12 @@ class Election:
         known = dict.fromkeys((*self.standing.view.members, *self._electorate()))
         silent = tuple(p for p in known if p not in self.yes and p not in self.refused)
         self.invited = known
-        self.host.send(silent, Invite(self.group, self.epoch, self.stage == "trial"))
+        self.host.send(silent, Invite(self.group, self.epoch, self.stage == "trial", self.pace))
         self._arm()
 
     def _arm(self) -> None:
-        wait = self.standing.parameters.suspect_after // (2 * ROUNDS)
-        self.due = self.host.now + wait + self.host.random.randrange(wait)
+        longest = max(1, self.standing.parameters.suspect_after // ROUNDS)
+        self.due = self.host.now + longest - self.host.random.randrange(max(1, longest // 3))
         self.host.set_timer("election", self.due)
 
     # --- answers ----------------------------------------------------------------------------------------------------
@@ -127,6 +183,7 @@ class Election:
     def on_promise(self, source: ProcessId, packet: Promise) -> None:
         if source not in self.invited:
             return
+        self.alive[source] = None
         if packet.epoch == self.epoch and packet.trial == (self.stage == "trial") and self.stage in ("trial", "vote"):
             self.yes[source] = packet
             self._judge()
@@ -134,25 +191,41 @@ class Election:
     def on_refuse(self, source: ProcessId, packet: Refuse) -> None:
         if source not in self.invited:
             return
+        self.alive[source] = None
         if self.standing.is_near(packet.epoch):
             self.seen = max(self.seen, packet.epoch)
         if packet.asked == self.epoch and packet.trial == (self.stage == "trial"):
             self.refused[source] = None
 
+    def on_rebuilding(self) -> None:
+        """The winner asks the voters for what it lacks: it knows that it is elected, and needs time."""
+        if self.stage == "decided":
+            self.deadline = self.host.now + self._longest(self.standing.parameters.suspect_after, 3)
+
     def _electorate(self) -> tuple[ProcessId, ...]:
-        """The members of the newest view in force at anybody who answered: it is they who decide."""
+        """The members of the newest view in force at any process that answered: it is they who decide."""
         return max(self.yes.values(), key=lambda status: status.view).members
 
     def _judge(self, *, deadline: bool = False) -> None:
         electorate = self._electorate()
         voters = tuple(process for process in electorate if process in self.yes)
-        if 2 * len(voters) <= len(electorate):
+        all_answered = all(process in self.yes or process in self._missed for process in electorate)
+        if self._any_survivor:
+            if self.refused or not (all_answered or deadline):
+                return
+        elif 2 * len(voters) <= len(electorate):
             return
         if self.stage == "trial":
+            self._keep_pace()
             self._vote()
-        elif self.stage == "vote" and (deadline or len(voters) == len(electorate)):
+        elif self.stage == "vote" and (deadline or all_answered):
             # Waiting for all of them keeps what only one of them may hold (with resilience r: all but r).
+            self._keep_pace()
             self._decide(voters)
+
+    def _keep_pace(self) -> None:
+        taken = self.host.now - self.began
+        self.pace = min(max(self.pace, taken), self.standing.parameters.patience)
 
     def _decide(self, voters: tuple[ProcessId, ...]) -> None:
         standing = self.standing
@@ -165,12 +238,13 @@ class Election:
             longest = [process for process in longest if process != standing.me]
         self.winner = winner = standing.me if standing.me in longest else longest[0]
         self.stage = "decided"
-        self.rounds = 0
+        self.deadline = self.host.now + self._longest(standing.parameters.suspect_after, 3)
         synced = self.yes[winner].synced
         allowed = max(self.yes[process].allowed for process in voters if self.yes[process].synced == synced)
         view = max(self.yes[process].view for process in voters)
         self.host.record("elect", self.group, stage="decided", epoch=self.epoch, winner=winner, voters=list(voters))
-        self.elected = Elected(self.group, self.epoch, voters, allowed, view, self._reach(voters), self.reason.text)
+        reach = self._reach(voters)
+        self.elected = Elected(self.group, self.epoch, voters, allowed, view, reach, self.reason.text, self.pace)
         if winner == standing.me:
             self._take_office(self.elected)
         else:
@@ -197,24 +271,37 @@ class Election:
     # --- time -------------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Asks again; after the last round decides with those who answered, gives way, or starts anew."""
-        if self.host.now - self.due > self.standing.parameters.suspect_after // 2:
-            self.since = self.host.now  # this process was stopped; the others were not silent
-        self.rounds += 1
-        if self.rounds < ROUNDS:
+        """Asks again; after the deadline decides with those who answered, gives way, or starts anew."""
+        now = self.host.now
+        if now - self.due > self.standing.parameters.suspect_after // 2:
+            self._was_stopped(now)
+        if now < self.deadline or self._waits_for_the_living(now):
             if self.stage == "decided":
                 self._tell_winner()
             else:
                 self._ask()
             return
-        if self.stage == "vote":
-            if self.refused and self.votes < VOTES:
+        if self.stage != "decided":
+            if self.stage == "vote" and self.refused and self.votes < VOTES:
                 self._vote()
                 return
+            stage = self.stage
             self._judge(deadline=True)
-            if self.stage != "vote":
+            if self.stage != stage:
                 return
         self._start_anew()
+
+    def _was_stopped(self, now: int) -> None:
+        """This process was stopped; the others were not silent, and may answer yet."""
+        self.since = now
+        self.began = now
+        self.deadline = max(self.deadline, now + self.standing.parameters.suspect_after // 2)
+
+    def _waits_for_the_living(self, now: int) -> bool:
+        """Whether a vote waits longer, because a member that has not voted is known to live: without it, it would be excluded."""
+        if self.stage != "vote" or now >= self.deadline + (ALIVE - 1) * self.standing.parameters.suspect_after:
+            return False
+        return any(process in self.alive and process not in self.yes for process in self._electorate()) and not self.refused
 
     def _start_anew(self) -> None:
         standing = self.standing
@@ -222,7 +309,7 @@ class Election:
         size = len(standing.view.members)
         reached = len(self.yes) + len(self.refused)
         now = self.host.now
-        if 2 * reached > size or self.stage == "decided":
+        if 2 * reached > size or self.stage == "decided" or self._any_survivor:
             self.since = now
         elif now - self.since > standing.parameters.patience:
             self._halt(_minority(standing.me, reached, size, now - self.since))
@@ -242,10 +329,12 @@ def _minority(me: ProcessId, reached: int, of: int, tried: int) -> Reason:
 class Rebuild:
     """Rebuilds the history from what the survivors hold (section 5).
 
-    Exists at a winner that lacks what other voters hold, until it has it or stops asking. The winner has the longest history
-    without a gap. Beyond its end others may hold entries that it lacks, out of order: as long as each number reached a voter, the
-    history can be rebuilt up to the first that reached none. The winner asks the voters for those entries before it begins its
-    epoch. It does not insist: a voter that dies now takes what only it held with it, as if it had died a moment earlier.
+    Exists at a winner that lacks what other voters hold, until it has it. The winner has the longest history without a gap.
+    Beyond its end others may hold entries that it lacks, out of order: as long as each number reached a voter, the history can be
+    rebuilt up to the first that reached none. The winner asks the voters for those entries before it begins its epoch, and goes
+    on asking as long as a voter that may hold the next one answers. A voter answers each time, with what it holds or that it
+    lacks the first of them (``Lacks``). One that is silent for ``suspect_after`` (and the round trips that the election took) is
+    dead: what only it held is lost, as if it had died a moment earlier.
 
     ``accept_later`` moves what is no longer beyond a gap into the order, ``become_sequencer`` begins the epoch.
     """
@@ -262,7 +351,10 @@ class Rebuild:
         self._accept_later = accept_later
         self._become_sequencer = become_sequencer
         self.elected = elected
-        self._rounds = 0
+        self._heard = {process: standing.host.now for process in elected.voters if process != standing.me}
+        self._lacking: dict[ProcessId, int] = {}
+        """Voter to the number that it said it does not hold."""
+        self._due = standing.host.now
         standing.host.record(
             "elect",
             standing.group,
@@ -275,37 +367,58 @@ class Rebuild:
         self.ask()
 
     def ask(self) -> None:
-        """Asks the voters for what is missing; begins the epoch if nothing is, or after the last round."""
+        """Asks the voters for what is missing; begins the epoch if nothing is, or if no voter is left that may hold it."""
         standing, elected = self._standing, self.elected
+        host, log = standing.host, standing.log
         self._accept_later()
-        first = standing.log.contiguous + 1
-        if first > elected.reach or self._rounds == REBUILD_ROUNDS:
+        if host.now - self._due > standing.parameters.suspect_after // 2:
+            self._heard = dict.fromkeys(self._heard, host.now)  # this process was stopped; the voters were not silent
+        first = log.contiguous + 1
+        if first > elected.reach or not self._may_be_held(first):
             self._become_sequencer(elected)
             return
-        self._rounds += 1
-        voters = tuple(process for process in elected.voters if process != standing.me)
         followed = (standing.epoch, standing.sequencer)
-        standing.host.send(voters, Fetch(standing.group, elected.epoch, followed, first, elected.reach))
-        wait = standing.parameters.suspect_after // (2 * REBUILD_ROUNDS)
-        standing.host.set_timer("election", standing.host.now + wait)
+        host.send(tuple(self._heard), Fetch(standing.group, elected.epoch, followed, first, elected.reach))
+        self._due = host.now + max(1, standing.parameters.suspect_after // ROUNDS)
+        host.set_timer("election", self._due)
+
+    def _may_be_held(self, number: int) -> bool:
+        """Whether a voter that lives has not said that it lacks that number."""
+        oldest = self._standing.host.now - self._standing.parameters.suspect_after - 2 * self.elected.pace
+        return any(heard >= oldest and self._lacking.get(process) != number for process, heard in self._heard.items())
 
     def on_held(self, source: ProcessId, packet: Held) -> None:
+        if packet.epoch != self.elected.epoch or source not in self._heard:
+            return
+        self._heard[source] = self._standing.host.now
         log = self._standing.log
         reach = min(self.elected.reach, log.contiguous + self._standing.parameters.reach)
-        asked = source in self.elected.voters and packet.epoch == self.elected.epoch
-        if asked and log.contiguous < packet.number <= reach:
+        if log.contiguous < packet.number <= reach:
             log.later[packet.number] = packet.entry
             self._accept_later()
             if log.contiguous >= self.elected.reach:
                 self._become_sequencer(self.elected)
 
+    def on_lacks(self, source: ProcessId, packet: Lacks) -> None:
+        if packet.epoch != self.elected.epoch or source not in self._heard:
+            return
+        self._heard[source] = self._standing.host.now
+        self._lacking[source] = packet.number
+        if not self._may_be_held(self._standing.log.contiguous + 1):
+            self._become_sequencer(self.elected)
 
-def give(standing: Standing, source: ProcessId, packet: Fetch) -> None:
-    """Gives the winner of the epoch that we promised what it lacks."""
+
+def give(standing: Standing, source: ProcessId, packet: Fetch) -> bool:
+    """Gives the winner of the epoch that we promised what it lacks; False if it is not the winner."""
+    if packet.epoch != standing.promised or standing.listening >= 0:
+        return False
+    log = standing.log
     same = packet.followed == (standing.epoch, standing.sequencer)
-    if same and packet.epoch == standing.promised and standing.listening < 0:
-        log = standing.log
-        for number in sorted(number for held in (log.entries, log.later) for number in held):
-            if packet.first <= number <= packet.last:
-                entry = log.entries.get(number) or log.later[number]
-                standing.host.send((source,), Held(standing.group, packet.epoch, number, entry))
+    held = sorted(number for held in (log.entries, log.later) for number in held) if same else []
+    asked = [number for number in held if packet.first <= number <= packet.last]
+    for number in asked:
+        entry = log.entries.get(number) or log.later[number]
+        standing.host.send((source,), Held(standing.group, packet.epoch, number, entry))
+    if packet.first not in asked:
+        standing.host.send((source,), Lacks(standing.group, packet.epoch, packet.first))
+    return True

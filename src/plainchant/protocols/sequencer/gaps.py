@@ -1,7 +1,9 @@
 """What is missing: negative acknowledgements, with retry (RETRANS, 2.1).
 
-A member asks for a gap once when it appears and then every ``nack_after`` until it is filled. An old number never asks for
-anything (as printed, Fig. 5 would start a storm). After ``nack_retries`` requests without an answer the sequencer is suspected.
+A member asks for what it lacks once when a gap appears and then every ``nack_after`` until it is filled. It asks for several gaps
+at once: where many packets are lost and round trips are long, one gap for each round trip would never catch up, and a member that
+does not catch up holds up synchronisation phases. An old number never asks for anything (as printed, Fig. 5 would start a storm).
+After ``nack_retries`` requests that brought nothing the sequencer is suspected.
 """
 
 from __future__ import annotations
@@ -19,12 +21,15 @@ BROUGHT_AT_ONCE: Final = 32
 class Gaps:
     """Asks the sequencer for what this member's history lacks."""
 
-    __slots__ = ("_armed", "_asked", "_standing", "_tries")
+    __slots__ = ("_armed", "_asked", "_standing", "_stood_at", "_tries")
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
         self._armed = False
         self._asked = 0
+        """The last number that was asked for."""
+        self._stood_at = 0
+        """The last number without a gap when the last request expired."""
         self._tries = 0
 
     def reset(self) -> None:
@@ -33,7 +38,7 @@ class Gaps:
         self._tries = 0
 
     def check(self) -> None:
-        """There is a gap: asks for the first part of it, unless that is under way."""
+        """There is a gap: asks for what is missing, unless that is under way."""
         standing = self._standing
         log = standing.log
         if self._armed and log.contiguous < self._asked:
@@ -46,16 +51,19 @@ class Gaps:
             self.ask()
 
     def ask(self) -> None:
-        """Asks for the first part of the first gap, if there is one and a sequencer to ask."""
+        """Asks for the first missing numbers, if there are any and a sequencer to ask."""
         standing = self._standing
-        gap = standing.log.missing()
-        if gap is None or not standing.follows:
+        log = standing.log
+        if not standing.follows:
             return
-        first, last = gap
-        self._asked = min(last, first + BROUGHT_AT_ONCE - 1)
+        gaps = log.missing(BROUGHT_AT_ONCE)
+        if not gaps:
+            return
+        first, last = gaps[0]
+        self._asked = gaps[-1][1]
         self._armed = True
         standing.host.record("retransmit", standing.group, what="numbers", first=first, last=last)
-        standing.speak(Nack(standing.group, standing.epoch, first, last, standing.log.contiguous, standing.room.behind))
+        standing.speak(Nack(standing.group, standing.epoch, first, last, log.contiguous, standing.room.behind, tuple(gaps[1:])))
         standing.host.set_timer("nack", standing.host.now + standing.parameters.nack_after)
 
     def expire(self) -> Reason | None:
@@ -63,10 +71,11 @@ class Gaps:
         self._armed = False
         standing = self._standing
         log = standing.log
-        if log.missing() is None:
+        if log.contiguous >= log.highest:
             self._tries = 0
             return None
-        self._tries = self._tries + 1 if log.contiguous < self._asked else 1
+        self._tries = self._tries + 1 if log.contiguous == self._stood_at else 1
+        self._stood_at = log.contiguous
         if self._tries <= standing.parameters.nack_retries:
             return None
         self._tries = 0

@@ -113,13 +113,18 @@ class Log:
             return False
         return all(stage in mine or self.contiguous <= stage[1] or stage[1] < self.low for stage in lineage)
 
-    def missing(self) -> tuple[int, int] | None:
-        """The first gap, as (first, last), or None."""
-        if self.contiguous >= self.highest:
-            return None
-        first = self.contiguous + 1
-        last = min(self.later) - 1 if self.later else self.highest
-        return first, last
+    def missing(self, most: int) -> list[tuple[int, int]]:
+        """The first gaps, as (first, last), with at most that number of entries; the first one is told as a whole."""
+        gaps: list[tuple[int, int]] = []
+        expected, room = self.contiguous + 1, most
+        for number in (*sorted(self.later), self.highest + 1):
+            if number > expected:
+                gaps.append((expected, number - 1 if not gaps else min(number - 1, expected + room - 1)))
+                room -= gaps[-1][1] - expected + 1
+                if room <= 0:
+                    break
+            expected = number + 1
+        return gaps
 
     def find(self, sender: ProcessId, request: int) -> int | None:
         """The number of a request that is still held."""

@@ -23,6 +23,7 @@ from typing import Any
 
 from ...core.engine import Engine, Host
 from ...core.model import Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer, View
+from .calling import Calling
 from .door import LEFT, Door
 from .election import Election, Rebuild, give
 from .gaps import Gaps
@@ -41,6 +42,7 @@ from .packets import (
     Fetch,
     Held,
     Invite,
+    Lacks,
     Nack,
     Phase1,
     Phase2,
@@ -66,6 +68,7 @@ class Member(Engine, Standing):
         "_handlers",
         "_immediate",
         "_interval",
+        "calling",
         "door",
         "election",
         "gaps",
@@ -84,6 +87,7 @@ class Member(Engine, Standing):
         self.rebuild: Rebuild | None = None
         self.requests = Requests(self)
         self.gaps = Gaps(self)
+        self.calling = Calling(self)
         self.door = Door(self, self.finish, self._be_let_in)
         self.phases = Phases(self, self.gaps, self._hears, self._pump)
         self.joined_later = False
@@ -110,6 +114,7 @@ class Member(Engine, Standing):
             Elected: self._on_elected,
             Fetch: self._on_fetch,
             Held: self._on_held,
+            Lacks: self._on_lacks,
         }
 
     # --- what the host calls ----------------------------------------------------------------------------------------
@@ -135,7 +140,7 @@ class Member(Engine, Standing):
         self.host.install(View(self.group, 1, members, joined=members, rank=0))
         self._choose_interval()
         if self.sequencer == self.me:
-            self._open_office()
+            self._open_office(self.parameters.patience - self.parameters.suspect_after)  # nothing is known of the network yet
 
     def leave(self, group: GroupId) -> None:
         self.leaving = True
@@ -189,23 +194,11 @@ class Member(Engine, Standing):
     def waiting(self) -> Reason | None:
         if self.done:
             return None
-        log = self.log
-        if self.view is None:
-            return Reason("joining", f"{self.me} waits to be let in")
-        if self.election is not None or self.listening == NO_EPOCH:
+        if self.view is not None and (self.election is not None or self.listening == NO_EPOCH):
             return Reason("election", f"{self.me} waits for a new sequencer after epoch {self.epoch}")
-        if self.leaving:
-            return Reason("leaving", f"{self.me} waits to be let go")
-        if self.requests.outstanding:
-            request = min(self.requests.outstanding)
-            return Reason("outstanding", f"{self.me} waits for its request {request} to come back numbered")
-        if log.contiguous < log.highest:
-            return Reason("gap", f"{self.me} waits for number {log.contiguous + 1}; there is {log.highest}")
-        if log.delivered < log.contiguous:
-            return Reason("permission", f"{self.me} waits for permission to deliver number {log.delivered + 1}")
-        if self.pause.phase:
-            return Reason("synchronisation", f"{self.me} is in synchronisation phase {self.pause.phase}")
-        return self.office.waiting() if self.office is not None else None
+        return self.unfinished(min(self.requests.outstanding, default=0)) or (
+            self.office.waiting() if self.office is not None else None
+        )
 
     # --- what the parts call ----------------------------------------------------------------------------------------
 
@@ -252,7 +245,7 @@ class Member(Engine, Standing):
             if ending is not None:
                 how, reason = ending
                 if how is Ending.RESIGN:
-                    self.resign(reason)
+                    self.resign(reason, missed=frozenset(self.office.hearing.suspects))
                 else:
                     self._halt(reason)
         elif self.follows:
@@ -511,7 +504,7 @@ class Member(Engine, Standing):
         if packet.sequencer:
             self.host.send((packet.sequencer,), self.acknowledgement())
 
-    def step_down(self, epoch: int, promised_to: ProcessId) -> None:
+    def step_down(self, epoch: int, promised_to: ProcessId, pace: int = 0) -> None:
         """From here on no epoch below this one exists for us. What is numbered here stays: the election counts it."""
         self._close_office(epoch)
         self.phases.cut_short(epoch)
@@ -519,8 +512,7 @@ class Member(Engine, Standing):
         self.promised_to = promised_to
         self.rebuild = None
         self.listening = NO_EPOCH
-        wait = self.parameters.suspect_after  # longer than a coordinator takes, or elections would interrupt each other
-        self.host.set_timer("election", self.host.now + 3 * wait + self.host.random.randrange(wait))
+        self.calling.wait_for_result(pace)
 
     def _close_office(self, epoch: int) -> None:
         if self.office is not None:
@@ -528,8 +520,8 @@ class Member(Engine, Standing):
             self.office = None
             self.presides = False
 
-    def _open_office(self) -> Office:
-        office = Office(self, self.requests, self.door, deliver_ready=self._deliver_ready)
+    def _open_office(self, pace: int = 0) -> Office:
+        office = Office(self, self.requests, self.door, pace=pace, deliver_ready=self._deliver_ready)
         self.office = office
         self.presides = True
         return office
@@ -595,7 +587,7 @@ class Member(Engine, Standing):
             why=elected.why,
             situation="joiner elected" if self.joined_later else "sequencer elected",
         )
-        office = self._open_office()
+        office = self._open_office(elected.pace)
         self._deliver_ready()
         if self.done:
             return  # the view that let us go was in force
@@ -606,24 +598,25 @@ class Member(Engine, Standing):
     # --- elections --------------------------------------------------------------------------------------------------
 
     def _suspect_sequencer(self, reason: Reason) -> None:
-        if self.election is None and self.office is None and self.view is not None:
+        if self.election is None and self.office is None and self.view is not None and self.calling.is_free:
             self.host.record("suspect", self.group, process=self.sequencer, **reason.to_detail())
-            self._elect(reason)
+            self._elect(reason, missed=frozenset((self.sequencer,)))
 
-    def resign(self, reason: Reason) -> None:
+    def resign(self, reason: Reason, *, missed: frozenset[ProcessId] = frozenset()) -> None:
         """A sequencer that has no followers, or wants to hand its office over, calls an election itself."""
-        self._elect(reason, binding=True)
+        self._elect(reason, binding=True, missed=missed)
 
-    def _elect(self, reason: Reason, *, binding: bool = False) -> None:
+    def _elect(self, reason: Reason, *, binding: bool = False, missed: frozenset[ProcessId] = frozenset()) -> None:
         self.election = Election(
             self,
             reason,
-            binding=binding,
+            missed=missed,
             step_down=self.step_down,
             take_office=self._take_office,
             hear_again=self._hear_again,
             halt=self._halt,
         )
+        self.election.begin(binding=binding)
 
     def _election_timer(self) -> None:
         if self.rebuild is not None:
@@ -647,17 +640,30 @@ class Member(Engine, Standing):
                 self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, True))
             else:
                 self.host.send((source,), self.status(packet.epoch, trial=True))
+                self._let_precede(source)
         elif not self.is_near(packet.epoch) or (self._is_settled and not self.door.knows(source)):
-            # Who is in no view that we know of may have joined while we were behind; but nobody is missed here yet.
+            # A process in no view that we know of may have joined while we were behind; but no sequencer is missed here yet.
             self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, False))
         elif packet.epoch > self.promised:
             self.election = None
-            self.step_down(packet.epoch, source)
+            self.step_down(packet.epoch, source, packet.pace)
             self.host.send((source,), self.status(packet.epoch, trial=False))
         elif packet.epoch == self.promised and source == self.promised_to and self.listening == NO_EPOCH:
             self.host.send((source,), self.status(packet.epoch, trial=False))
         else:
             self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, False))
+
+    def _let_precede(self, source: ProcessId) -> None:
+        """Of two trials at a time only that of the preceding member goes on."""
+        if self.election is None and self.rebuild is None and self.view is not None:
+            if self.listening != NO_EPOCH:
+                self.calling.defer()
+        elif self.election is not None and self.election.yields_to(source):
+            self.host.record(
+                "elect", self.group, stage="yield", process=source, situation="coordinator yields to a preceding one"
+            )
+            self.election = None
+            self.calling.defer()
 
     @property
     def _is_settled(self) -> bool:
@@ -679,8 +685,16 @@ class Member(Engine, Standing):
             self._take_office(packet)
 
     def _on_fetch(self, source: ProcessId, packet: Fetch) -> None:
-        give(self, source, packet)
+        if give(self, source, packet):
+            if self.election is not None:
+                self.election.on_rebuilding()
+            else:
+                self.calling.wait_for_result(0)
 
     def _on_held(self, source: ProcessId, packet: Held) -> None:
         if self.rebuild is not None:
             self.rebuild.on_held(source, packet)
+
+    def _on_lacks(self, source: ProcessId, packet: Lacks) -> None:
+        if self.rebuild is not None:
+            self.rebuild.on_lacks(source, packet)

@@ -22,6 +22,7 @@ from ...core.model import Batch, Packet, ProcessId, Reason
 from ...core.names import incarnation_of, place_of
 from .door import LEFT, Door
 from .gaps import BROUGHT_AT_ONCE
+from .hearing import Hearing
 from .packets import Ack, AckCommit, Announce, AskLeave, Broadcast, Change, Entry, Nack, Request, Welcome
 from .phases import Phase
 from .requests import Requests
@@ -29,6 +30,8 @@ from .room import Capacity, not_reading
 from .standing import Standing
 
 PHASES_AN_EPOCH: Final = 1 << 20
+ROUND_TRIPS: Final = 4
+"""Round trips from the suspicion of a sequencer to the view of the next one."""
 JOINING: Final = 256
 """Processes let in at once; further ones ask again."""
 
@@ -41,9 +44,15 @@ class Ending(enum.Enum):
 
 
 class Office:
-    """Exists at the sequencer of an epoch, and nowhere else. ``deliver_ready`` delivers what ``allowed`` permits."""
+    """Exists at the sequencer of an epoch, and nowhere else.
 
-    def __init__(self, standing: Standing, requests: Requests, door: Door, *, deliver_ready: Callable[[], None]) -> None:
+    ``pace``: how long the voters took to answer; they are not missed before they can have heard of the epoch and answered.
+    ``deliver_ready`` delivers what ``allowed`` permits.
+    """
+
+    def __init__(
+        self, standing: Standing, requests: Requests, door: Door, *, pace: int, deliver_ready: Callable[[], None]
+    ) -> None:
         log = standing.log
         assert log.newest is not None
         self.standing = standing
@@ -54,10 +63,12 @@ class Office:
         self.group = standing.group
         self.epoch = standing.epoch
         self.since = standing.host.now
+        self._pace = pace
         self._deliver = standing.host.deliver
         self.log = log
         self.parameters = standing.parameters
         self._immediate = standing.parameters.resilience == 0
+        self._any_survivor = standing.parameters.any_survivor
         self.voters = standing.voters
         self.stable = log.low
         self.acked: dict[ProcessId, int] = {}
@@ -78,8 +89,7 @@ class Office:
         self.readers = self.capacity.readers
         self._stride = self.capacity.stride
         self._busy = False
-        self._heard: dict[ProcessId, int] = {}
-        self._suspects: dict[ProcessId, Reason] = {}
+        self.hearing = Hearing(standing.host, standing.group, standing.parameters, pace)
         self._stuck: dict[ProcessId, Reason] = {}
         """Whose application has held the group up for too long. They are heard: they have a say in the view without them."""
         self.others: tuple[ProcessId, ...] = ()
@@ -93,11 +103,10 @@ class Office:
 
     def _admit(self, members: tuple[ProcessId, ...]) -> None:
         """These are the processes that we speak to."""
-        now = self.host.now
         me = self.standing.me
         self.others = tuple(process for process in members if process != me)
         self.acked = {process: self.acked.get(process, -1) for process in self.others}
-        self._heard = {process: self._heard.get(process, now) for process in self.others}
+        self.hearing.keep(self.others)
         self.held = {process: held for process, held in self.held.items() if process in members}
         self.readers.keep(self.others)
 
@@ -139,10 +148,10 @@ class Office:
 
     def _add_proposal(self, number: int, change: Change) -> None:
         """A view is decided by a majority of the view before it, and by one of those who stay: else those who leave could
-        decide, and be gone before the others know."""
+        decide, and be gone before the others know. Where any survivor goes on, all of those who stay decide."""
         stay = tuple(process for process in change.members if process not in change.joined)
         before = (*stay, *(process for process, _, _ in change.left))
-        self.proposed += [(number, before), (number, stay)]
+        self.proposed += [(number, stay)] if self._any_survivor else [(number, before), (number, stay)]
         if self.standing.undecided_since is None:
             self.standing.undecided_since = self.host.now
 
@@ -296,7 +305,7 @@ class Office:
         if known is None:
             self._door.tell_excluded(source)
             return False
-        self._heard[source] = self.host.now
+        self.hearing.note(source)
         if ack > self.log.contiguous:
             ack = self.log.contiguous  # nobody has more than there is
         news = known <= self.stable or not self._immediate  # it was one of the last, or what it has may be delivered
@@ -324,11 +333,16 @@ class Office:
                 self.announce(self.others)
 
     def _on_nack(self, source: ProcessId, packet: Nack) -> None:
-        self._bring(source, packet.first, packet.last)
+        room = BROUGHT_AT_ONCE
+        for first, last in ((packet.first, packet.last), *packet.further):
+            last = min(last, first + room - 1, self.log.contiguous)
+            self._bring(source, first, last)
+            room -= max(0, last - first + 1)
+            if room <= 0:
+                return
 
     def _bring(self, source: ProcessId, first: int, last: int) -> None:
         log = self.log
-        last = min(last, first + BROUGHT_AT_ONCE - 1, log.contiguous)
         for number in range(max(first, log.low + 1), last + 1):
             self.host.send(
                 (source,), Broadcast(self.group, self.epoch, number, self.stable, self.standing.allowed, log.entries[number])
@@ -373,11 +387,15 @@ class Office:
         return sorted(self.acked.values(), reverse=True)[needed - 1]
 
     def _decided(self) -> bool:
-        """A majority of each view holds its successor, and with it the beginning of this epoch."""
+        """A majority of each view holds its successor, and with it the beginning of this epoch. Where any survivor goes on: all
+        that live do, or the next sequencer might not find what is in force here."""
         last = self.proposed[-1][0]
         for _, deciders in self.proposed:
-            votes = sum(1 for process in deciders if process == self.standing.me or self.acked.get(process, -1) >= last)
-            if 2 * votes <= len(deciders):
+            lacking = [p for p in deciders if p != self.standing.me and self.acked.get(p, -1) < last]
+            if self._any_survivor:
+                if any(process in self.acked and process not in self.hearing.suspects for process in lacking):
+                    return False
+            elif 2 * len(lacking) >= len(deciders):
                 return False
         return True
 
@@ -440,6 +458,7 @@ class Office:
         assert phase is not None
         if phase.step == 1:
             phase.step = 2
+            phase.since = self.host.now
             self._settle(phase.highest)
             phase.waiting = dict.fromkeys(self.others)
             self.host.send(self.others, phase.packet(self.group, self.epoch, self.stable))
@@ -447,7 +466,7 @@ class Office:
                 return
         self.phase = None
         self.host.record("sync", self.group, phase=phase.number, over=True)
-        if self.joining and not self._suspects:
+        if self.joining and not self.hearing.suspects:
             self._let_in()
         else:
             self._next_step()
@@ -457,6 +476,7 @@ class Office:
     def ask_join(self, source: ProcessId) -> None:
         welcome = self.welcomes.get(source)
         if welcome is not None:
+            self.hearing.note(source)  # it lives, though it has not got its welcome yet
             self.host.send((source,), welcome)
         elif source not in self.acked and not self._is_outdated(source):
             if len(self.joining) < JOINING:
@@ -478,12 +498,15 @@ class Office:
         """Starts the next view change that is due, or goes on numbering."""
         if self.proposed or self.standing.done:
             return
-        removable = {process: reason for process, reason in (self._stuck | self._suspects).items() if process in self.acked}
+        removable = {
+            process: reason for process, reason in (self._stuck | self.hearing.suspects).items() if process in self.acked
+        }
         removable |= {p: Reason(LEFT, f"{p} asked to leave") for p in self.leaving if p in self.acked}
-        if removable and self._majority_heard() and self._rest_heard_lately(removable):
+        # A view of which half is silent already would be decided by too few: wait until they are heard or suspected too.
+        if removable and self._majority_heard() and self.hearing.all_lately(removable):
             self._abort_phase()
             self._propose(removable, ())
-        elif self.joining and self.phase is None and not self._suspects:
+        elif self.joining and self.phase is None and not self.hearing.suspects:
             self._start_phase("join")
         elif self.phase is None:
             self.resume()
@@ -537,7 +560,7 @@ class Office:
 
     def installed(self, change: Change) -> None:
         """A view that we proposed is in force."""
-        self._suspects = {p: reason for p, reason in self._suspects.items() if p in change.members}
+        self.hearing.forget(change.members)
         self.leaving = {p: None for p in self.leaving if p in change.members}
         if not self.proposed:
             self._admit(change.members)
@@ -550,14 +573,18 @@ class Office:
         now = self.host.now
         if stopped:
             self._forgive(now)
-        self._look_for_silence(now)
+        self.hearing.look(now)
+        if self._any_survivor and self.proposed and self.hearing.suspects:
+            self._advance()
+            if self.standing.done:
+                return None
         reason = self._alone()
         if reason is None:
             reason = self._look_for_stuck(now, electing)
         if reason is not None:
             return Ending.RESIGN, reason
         since = self.standing.undecided_since
-        if self.proposed and since is not None and now - since > self.parameters.patience:
+        if self.proposed and since is not None and now - since > self.parameters.patience + ROUND_TRIPS * self._pace:
             number = self.proposed[0][0]
             text = f"{self.standing.me} has tried for long to decide on the view at number {number}, of which too few are left"
             return Ending.HALT, Reason("minority", text)
@@ -578,34 +605,18 @@ class Office:
 
     def _forgive(self, now: int) -> None:
         """This process was stopped: the other members were neither silent nor late."""
-        self._heard = dict.fromkeys(self._heard, now)
+        self.hearing.forgive(now)
         if self.phase is not None:
             self.phase.since = now
         if self.capacity.full_since is not None:
             self.capacity.full_since = now
-
-    def _look_for_silence(self, now: int) -> None:
-        """Suspects members that were not heard for too long."""
-        limit = self.parameters.suspect_after
-        for process in self.others:
-            silent = now - self._heard[process]
-            if silent <= limit:
-                self._suspects.pop(process, None)
-            elif process not in self._suspects:
-                reason = Reason(
-                    "silence",
-                    f"the sequencer {self.standing.me} has not heard {process} for {silent // 1_000_000} ms",
-                    {"silent_ns": silent},
-                )
-                self._suspects[process] = reason
-                self.host.record("suspect", self.group, process=process, **reason.to_detail())
 
     def _alone(self) -> Reason | None:
         """Why the sequencer resigns if it hears no majority. Members that did not vote for it may be there and cannot follow it:
         only a new election brings them back."""
         if self._majority_heard():
             return None
-        missing = ", ".join(self._suspects)
+        missing = ", ".join(self.hearing.suspects)
         return Reason("alone", f"the sequencer {self.standing.me} hears no majority without {missing}")
 
     def _look_for_stuck(self, now: int, electing: bool) -> Reason | None:
@@ -624,16 +635,11 @@ class Office:
             return own
         return None
 
-    def _rest_heard_lately(self, removable: dict[ProcessId, Reason]) -> bool:
-        """A view of which half is silent already would be decided by too few: wait until they are heard or suspected too."""
-        recent = self.host.now - self.parameters.suspect_after // 2
-        return all(heard >= recent for process, heard in self._heard.items() if process not in removable)
-
     def _majority_heard(self) -> bool:
-        """Whether we hear a majority of everybody's whose word is needed."""
+        """Whether we hear a majority of all whose word is needed."""
         assert self.standing.view is not None
-        return all(
-            2 * sum(1 for process in deciders if process not in self._suspects) > len(deciders)
+        return self._any_survivor or all(
+            2 * sum(1 for process in deciders if process not in self.hearing.suspects) > len(deciders)
             for deciders in (self.standing.view.members, *(deciders for _, deciders in self.proposed))
         )
 
@@ -643,8 +649,8 @@ class Office:
         if now - phase.since > self.parameters.patience:
             for process in phase.waiting:
                 reason = Reason("synchronisation", f"{process} has not completed synchronisation phase {phase.number} in time")
-                self._suspects.setdefault(process, reason)
-        if any(process in self._suspects for process in phase.waiting):
+                self.hearing.suspects.setdefault(process, reason)
+        if any(process in self.hearing.suspects for process in phase.waiting):
             self._next_step()
         if self.phase is phase:
             self.host.send(tuple(phase.waiting), phase.packet(self.group, self.epoch, self.stable))
@@ -680,8 +686,8 @@ class Office:
             return Reason("synchronisation", f"phase {self.phase.number} waits for {', '.join(self.phase.waiting)}")
         if self.joining or self.leaving or self.welcomes:
             return Reason("membership", "somebody waits to be let in or go")
-        if self._suspects:
-            return Reason("suspects", f"{', '.join(self._suspects)} are suspected and still members")
+        if self.hearing.suspects:
+            return Reason("suspects", f"{', '.join(self.hearing.suspects)} are suspected and still members")
         if self.capacity.full_since is not None:
             return self.capacity.why(self.acked)
         if self.held:

@@ -66,7 +66,7 @@ class Broadcast(Packet, frozen=True, array_like=True, gc=False, tag=2):
 
 
 class Nack(Packet, frozen=True, array_like=True, gc=False, tag=3):
-    """RETRANS: numbers ``first`` to ``last`` are missing here."""
+    """RETRANS: numbers ``first`` to ``last`` are missing here, and those of the gaps after them (``further``)."""
 
     group: GroupId
     epoch: Epoch
@@ -74,6 +74,7 @@ class Nack(Packet, frozen=True, array_like=True, gc=False, tag=3):
     last: Number
     ack: Number
     behind: Number = 0
+    further: tuple[tuple[Number, Number], ...] = ()
 
 
 class Ack(Packet, frozen=True, array_like=True, gc=False, tag=4):
@@ -188,11 +189,14 @@ class Stale(Packet, frozen=True, array_like=True, gc=False, tag=14):
 
 
 class Invite(Packet, frozen=True, array_like=True, gc=False, tag=15):
-    """A member calls an election. ``trial``: would you take part? (Nobody is bound yet.)"""
+    """A member calls an election. ``trial``: would you take part? (No member is bound yet, and ``epoch`` is only the number of
+    the trial.) ``pace``: how long (ns) the trial took,
+    so that voters wait long enough for the result."""
 
     group: GroupId
     epoch: Epoch
     trial: bool
+    pace: Number = 0
 
 
 class Promise(Packet, frozen=True, array_like=True, gc=False, tag=16):
@@ -226,7 +230,8 @@ class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=17):
 
 class Elected(Packet, frozen=True, array_like=True, gc=False, tag=18):
     """You have the longest history: be the sequencer of this epoch, for these voters. ``why`` says what happened; ``reach``:
-    up to here each number is held by some voter; ``allowed`` and ``view``: what is in force at some voter."""
+    up to here each number is held by some voter; ``allowed`` and ``view``: what is in force at some voter; ``pace``: how long
+    (ns) the voters took to answer."""
 
     group: GroupId
     epoch: Epoch
@@ -235,6 +240,7 @@ class Elected(Packet, frozen=True, array_like=True, gc=False, tag=18):
     view: Number
     reach: Number
     why: str
+    pace: Number = 0
 
 
 class Fetch(Packet, frozen=True, array_like=True, gc=False, tag=19):
@@ -254,6 +260,14 @@ class Held(Packet, frozen=True, array_like=True, gc=False, tag=20):
     epoch: Epoch
     number: Number
     entry: Entry
+
+
+class Lacks(Packet, frozen=True, array_like=True, gc=False, tag=21):
+    """The other answer to ``Fetch``: the first of these numbers is not held here."""
+
+    group: GroupId
+    epoch: Epoch
+    number: Number
 
 
 PACKETS: tuple[type[Packet], ...] = (
@@ -277,4 +291,5 @@ PACKETS: tuple[type[Packet], ...] = (
     Elected,
     Fetch,
     Held,
+    Lacks,
 )

@@ -79,6 +79,12 @@ class Parameters:
         unit="duration",
         minimum=1,
     )
+    partitions: str = parameter(
+        "majority",
+        "who goes on: majority (members that are a majority of their view; the others halt) or none (the paper's failure model: "
+        "processes crash, but the network never falls apart; any survivor goes on, also a single one)",
+        choices=("majority", "none"),
+    )
 
     def __post_init__(self) -> None:
         slowest = max(self.heartbeat, self.quiet_after)
@@ -92,6 +98,11 @@ class Parameters:
                 f"patience is {format_duration(self.patience)}; make it at least twice suspect_after "
                 f"({format_duration(2 * self.suspect_after)}), or members halt before an election can end"
             )
+
+    @property
+    def any_survivor(self) -> bool:
+        """Whether no majority is needed: a member that does not answer has crashed."""
+        return self.partitions == "none"
 
     @property
     def reach(self) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from ...core.model import GroupId, ProcessId
 from .gaps import Gaps
 from .packets import AckCommit, Phase1, Phase2
-from .pause import Pause
 from .standing import Standing
 
 
@@ -20,44 +19,38 @@ class Phases:
     ``hears`` says whether a packet is from the sequencer that this member follows, ``pump`` sends what waited during a pause.
     """
 
-    __slots__ = ("_gaps", "_hears", "_pause", "_pump", "_standing")
+    __slots__ = ("_gaps", "_hears", "_pump", "_standing")
 
     def __init__(self, standing: Standing, gaps: Gaps, hears: Callable[[ProcessId, int], bool], pump: Callable[[], None]) -> None:
         self._standing = standing
         self._gaps = gaps
         self._hears = hears
         self._pump = pump
-        self._pause = standing.pause
-        """The pause that packets of phases act on. Being let in replaces ``standing.pause`` and not this one, so a process that
-        joined later goes on sending in a phase. That is a defect; it stays for now because a correction changes recorded runs."""
 
     def on_phase1(self, source: ProcessId, packet: Phase1) -> None:
         standing = self._standing
         if not self._hears(source, packet.epoch):
             return
-        if not self._pause.begin(packet.phase, packet.highest):
+        if not standing.pause.begin(packet.phase, packet.highest):
             standing.host.record("drop", standing.group, what="PHASE1", phase=packet.phase, situation="late phase packet")
             return
         standing.log.highest = max(standing.log.highest, packet.highest)
-        self._go_on(self._pause)
+        self.go_on()
 
     def on_phase2(self, source: ProcessId, packet: Phase2) -> None:
         standing = self._standing
         if not self._hears(source, packet.epoch):
             return
-        if packet.phase < self._pause.phase:
+        if packet.phase < standing.pause.phase:
             standing.host.record("drop", standing.group, what="PHASE2", phase=packet.phase, situation="late phase packet")
             return
         standing.settle(packet.stable)
-        self._end(self._pause, packet.phase)
+        self.end(packet.phase)
         self._commit(packet.phase, 2)
 
     def go_on(self) -> None:
-        """More of what the phase asks for may be here."""
-        self._go_on(self._standing.pause)
-
-    def _go_on(self, pause: Pause) -> None:
-        """Says that everything is here as soon as it is."""
+        """More of what the phase asks for may be here: says that everything is as soon as it is."""
+        pause = self._standing.pause
         if pause.is_complete(self._standing.log.contiguous):
             self._commit(pause.phase, 1)
         else:
@@ -69,10 +62,7 @@ class Phases:
 
     def end(self, over: int) -> None:
         """A view or an announcement says that phases up to this one are over."""
-        self._end(self._standing.pause, over)
-
-    def _end(self, pause: Pause, over: int) -> None:
-        if pause.end(over):
+        if self._standing.pause.end(over):
             self._pump()
 
     def cut_short(self, epoch: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...core.engine import Host
-from ...core.model import GroupId, Packet, ProcessId
+from ...core.model import GroupId, Packet, ProcessId, Reason
 from .log import Log
 from .packets import Ack, Change, Promise, Stage
 from .parameters import Parameters
@@ -47,6 +47,7 @@ class Standing:
         "promised_to",
         "room",
         "sequencer",
+        "trials",
         "undecided_since",
         "view",
         "voters",
@@ -73,6 +74,8 @@ class Standing:
         self.promised = 0
         """Packets of epochs below this one are ignored."""
         self.promised_to: ProcessId = ""
+        self.trials = 0
+        """Trials of this member so far. A trial has its number in place of an epoch: a late answer counts for no other."""
         self.view: Change | None = None
         """The view in force here; None before the process is a member."""
         self.allowed = 0
@@ -92,6 +95,25 @@ class Standing:
     def may_send(self) -> bool:
         """Requests may go out: there is a sequencer, a view, and no synchronisation phase."""
         return self.listening != NO_EPOCH and self.view is not None and not self.pause.phase
+
+    def unfinished(self, outstanding: int) -> Reason | None:
+        """What this member still waits for, given its first request that has no number yet (0: it has none)."""
+        log = self.log
+        if self.view is None:
+            return Reason("joining", f"{self.me} waits to be let in")
+        if self.follows and self.watch.is_new:  # it may be dead, and is missed later than another one
+            return Reason("first contact", f"{self.me} has not heard the sequencer {self.sequencer} yet")
+        if self.leaving:
+            return Reason("leaving", f"{self.me} waits to be let go")
+        if outstanding:
+            return Reason("outstanding", f"{self.me} waits for its request {outstanding} to come back numbered")
+        if log.contiguous < log.highest:
+            return Reason("gap", f"{self.me} waits for number {log.contiguous + 1}; there is {log.highest}")
+        if log.delivered < log.contiguous:
+            return Reason("permission", f"{self.me} waits for permission to deliver number {log.delivered + 1}")
+        if self.pause.phase:
+            return Reason("synchronisation", f"{self.me} is in synchronisation phase {self.pause.phase}")
+        return None
 
     def is_near(self, epoch: int) -> bool:
         """Whether there can be an election of this number."""

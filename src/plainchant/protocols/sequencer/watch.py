@@ -3,7 +3,8 @@
 Every ``quiet_after`` a member that has said nothing, or not yet all that it has, sends the sequencer a dummy message (2.1). It
 counts the ticks in which it heard nothing; after ``suspect_after`` of them it suspects the sequencer. Hearing only sets a flag:
 it happens with every packet, and the clock need not be read for it. A tick that comes very late shows that this process was
-stopped; the silence then proves nothing about the others.
+stopped; the silence then proves nothing about the others. A group that is just formed knows nothing of its network: the first
+packet of the sequencer may take up to ``patience``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Watch:
     def __init__(self, host: Host, parameters: Parameters) -> None:
         self._host = host
         self._parameters = parameters
-        self._limit = -(-parameters.suspect_after // parameters.quiet_after)
+        self._limit = -(-parameters.patience // parameters.quiet_after)
         self._silent_ticks = 0
         self._due = 0
         self.heard = False
@@ -49,6 +50,11 @@ class Watch:
         """Whether it was heard lately."""
         return self.heard or self._silent_ticks < HEARD_TICKS
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no tick has found that the sequencer was heard."""
+        return not self.heard and self._limit > self._parameters.suspect_after // self._parameters.quiet_after + 1
+
     def was_stopped(self) -> bool:
         """Whether the tick that is due now comes so late that this process must have been stopped."""
         return self._host.now - self._due > self._parameters.suspect_after // 2
@@ -58,6 +64,8 @@ class Watch:
         heard = self.heard or stopped
         self.heard = self.spoke = False
         self._silent_ticks = 0 if heard else self._silent_ticks + 1
+        if heard:
+            self._limit = -(-self._parameters.suspect_after // self._parameters.quiet_after)
         if heard or self._silent_ticks < self._limit:
             return None
         return self._silent_ticks * self._parameters.quiet_after

@@ -5,7 +5,7 @@
 fault reads in a trace. Imports ``core``, ``protocols.registry`` and ``scenario.model``. Start with ``injector``.
 """
 
-from .detail import describe_fault
+from .detail import describe_background, describe_fault
 from .drawing import Units, draw_faults, schedule_of
 from .injector import Action, Backend, Injector, Population, State
 from .omissions import Omission
@@ -18,6 +18,7 @@ __all__ = [
     "Population",
     "State",
     "Units",
+    "describe_background",
     "describe_fault",
     "draw_faults",
     "schedule_of",

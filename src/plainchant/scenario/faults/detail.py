@@ -8,6 +8,11 @@ from typing import Any
 from ..model import Fault
 
 
+def describe_background(loss: float) -> dict[str, Any]:
+    """The loss of a network that has a rate of its own, up to the end of the time of faults; healing does not change it."""
+    return {"fault": "loss", "rate": loss, "background": True}
+
+
 def describe_fault(fault: Fault, *, at: bool = False) -> dict[str, Any]:
     """A fault's kind, its time if asked for, and every setting that differs from the default.
 

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 The :class:`Injector` has the table of faults. It decides which processes a fault concerns, which of them record it, what is
 done, and when it is undone. A :class:`Backend` does it: the simulator's to hosts in virtual time (``sim.faults``), the live one's
-to operating-system processes (``live.scenarios.faults``).
+to operating-system processes (``lab.live.faults``).
 
 **Rows.** A fault of a process is a ``fault`` row at that process. A partition is a row at the first running process of each
 part; a cut, clog or loss is a row at its source, or at its target if it has no source; a module's crash is a row at every process

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from plainchant.cli import main
+from plainchant.lab.live.process import LiveError
+from plainchant.lab.live.supervisor import LiveSummary
 from plainchant.lab.properties import Outcome, Verification
 from plainchant.lab.properties.accepted import AcceptedOnce
-from plainchant.live.scenarios.process import LiveError
-from plainchant.live.scenarios.supervisor import LiveSummary
 from plainchant.scenario.model import Fault
 from plainchant.scenario.outcome import ProcessEnd
 from plainchant_workbench.chaos.figures import Figure

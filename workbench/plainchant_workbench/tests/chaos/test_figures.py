@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from plainchant.core.memory import Layout
+from plainchant.lab.live.process import LiveError
 from plainchant.live.memory.server import MailboxServer
-from plainchant.live.scenarios.process import LiveError
 from plainchant_workbench.chaos.figures import ALL, FLOORS, MIB, Figure, Sampler, of_process
 from plainchant_workbench.chaos.trend import FEWEST
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from plainchant.core.model import UsageError
-from plainchant.live.scenarios.supervisor import stretched
+from plainchant.core.model import SECOND, UsageError
+from plainchant.lab.live.supervisor import stretched
 from plainchant.protocols.registry import describe
 from plainchant.scenario.model import RandomFaults
 from plainchant_workbench.chaos.plan import BESIDE, DIETS, LONGEST, SHORTEST, Round, rounds
@@ -82,3 +82,16 @@ def test_nonsense_is_refused() -> None:
         rounds(0)
     with pytest.raises(UsageError, match="there is no live protocol 'raft'"):
         rounds(1, ["raft"])
+
+
+@pytest.mark.parametrize("protocol", DIETS)
+def test_every_round_has_a_long_stop_and_a_reader_that_stops(protocol: str) -> None:
+    for seed in range(5):
+        scenario = Round(protocol, 1, seed, 60.0).scenario()
+        long = [fault for fault in scenario.fault if fault.length == 12 * SECOND]
+        assert {fault.kind for fault in long} == {"pause", "sluggish"}
+        assert len({fault.process for fault in long}) == 2
+        assert not {fault.process for fault in long} & set(scenario.random.steady)
+        first, second = sorted(long, key=lambda fault: fault.at)
+        assert first.at + first.length < second.at
+        assert second.at + second.length < scenario.duration

@@ -22,13 +22,13 @@ import pytest
 
 from plainchant.cli.live import LiveResult
 from plainchant.core.model import MS, Duration
+from plainchant.lab.live import control, process, supervisor
+from plainchant.lab.live.faults import LiveFaults
+from plainchant.lab.live.process import Process
+from plainchant.lab.live.supervisor import LiveSummary
 from plainchant.lab.properties import verify
 from plainchant.lab.properties.accepted import accepted_once
 from plainchant.live.memory.server import MailboxServer
-from plainchant.live.scenarios import control, process, supervisor
-from plainchant.live.scenarios.faults import LiveFaults
-from plainchant.live.scenarios.process import Process
-from plainchant.live.scenarios.supervisor import LiveSummary
 from plainchant.scenario.faults import Injector
 from plainchant.scenario.model import Fault, Network, RandomFaults
 from plainchant.scenario.outcome import ProcessEnd
@@ -39,7 +39,7 @@ from plainchant_workbench.chaos.figures import Figure
 from plainchant_workbench.chaos.plan import DIETS, Round
 from plainchant_workbench.chaos.rounds import Result, run_round
 from plainchant_workbench.chaos.trend import Trend
-from tests.live.test_live_scenarios import Started, assert_well, live, rows, scenario_of, started
+from tests.lab.live.test_live_scenarios import Started, assert_well, injected, live, rows, scenario_of, started
 
 __all__ = ["started"]
 
@@ -110,7 +110,7 @@ def leak():
         time.sleep(0.25)
 threading.Thread(target=leak, daemon=True).start()
 import sys
-from plainchant.live.scenarios.worker import main
+from plainchant.lab.live.worker import main
 sys.exit(main())
 """
 
@@ -315,7 +315,7 @@ def test_a_busy_process_is_stopped_again_and_again_and_one_without_a_disk_halts(
     started.assert_gone()
     assert_well(result)
     assert_lost_its_disk(result, tmp_path)
-    (fault,) = rows(tmp_path, kind="fault", process="p2")
+    (fault,) = injected(tmp_path, process="p2")
     times = [row["time"] for row in rows(tmp_path, process="p2", kind="accept")]
     busy = [time for time in times if 0 <= time - fault["time"] <= 600 * MS]
     stops = [later - earlier for earlier, later in itertools.pairwise(busy) if later - earlier >= 10 * MS]
@@ -343,7 +343,7 @@ def hang_here(*arguments):
         signal.pause()
 
 signal.signal(signal.SIGUSR2, hang_here)
-from plainchant.live.scenarios.worker import main
+from plainchant.lab.live.worker import main
 sys.exit(main())
 """
 

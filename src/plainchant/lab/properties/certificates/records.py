@@ -16,6 +16,7 @@ A run's :class:`Slice` has:
 - for each history and group, how many messages were sent and how far deliveries of own messages run ahead of the sends;
 - what all rows about a message must agree on (the digest; the rank, where there are several groups): compared at once within
   the unit, and hashed in blocks of 256 messages for runs that continue elsewhere;
+- for ``progress``: when messages were accepted and sent, and where deliveries of a sender pause (``Waits``);
 - ``suspect``: something may be malformed. The plain validation then looks at the run and says what it is.
 """
 
@@ -170,6 +171,55 @@ class Dated(NamedTuple):
     latest: int
 
 
+class Calls(NamedTuple):
+    """Rows about messages that a process hands in, in their order."""
+
+    indices: NDArray[np.int64]
+    times: NDArray[np.int64]
+    """By the global clock where there is one."""
+    contents: NDArray[np.int64]
+    """Digest and size, hashed."""
+
+
+class Handed(NamedTuple):
+    """The ``accept`` and the ``send`` rows of a history in a group."""
+
+    process: str
+    group: str
+    accepts: Calls
+    sends: Calls
+
+
+class Steps(NamedTuple):
+    """Deliveries of a history, of one sender in a group and one view, as *steps*: successive numbers, none of them delivered more
+    than a quantum after the one before. Only the pauses between steps can be long."""
+
+    process: str
+    group: str
+    sender: str
+    first: int
+    """Index of the first delivery."""
+    numbers: NDArray[np.int64]
+    """The first number of each step."""
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    """When the first and the last message of each step are delivered."""
+    latest: int
+    """The latest time of all these deliveries."""
+
+
+@dataclasses.dataclass(slots=True)
+class Waits:
+    """How long messages waited, for ``progress``."""
+
+    handed: list[Handed]
+    steps: list[Steps]
+    quantum: int
+    """Longest pause within a step, ns."""
+    largest: int
+    """Bytes of the largest message that is accepted, sent or delivered; -1: no row tells."""
+
+
 @dataclasses.dataclass
 class Slice:
     """What a unit has to say about one run."""
@@ -203,5 +253,7 @@ class Slice:
     dated: list[Dated]
     dating: list[tuple[str, str]]
     """(process, group) that send messages with deadlines."""
+    waits: Waits | None = None
+    """None: no row shows that the run states a time for ``progress``."""
     skeleton: pa.Table | None = None
     """Only where the slice travels alone."""

@@ -44,8 +44,11 @@ from .records import (
     Turns,
     Weave,
 )
+from .waits import Waiting
 
-CONTROL: Final = frozenset({"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block", "note"})
+CONTROL: Final = frozenset(
+    {"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block", "note", "request", "refused"}
+)
 """Kinds that properties look at row by row."""
 
 _OTHER, _DELIVER, _SEND, _VIEW, _JOIN, _LEAVE, _CONTROL = range(7)
@@ -341,10 +344,24 @@ class Unit:
         """Where there are several groups, ranks may show that one order holds across them."""
         return _Ranks(self)
 
+    @cached_property
+    def _waiting(self) -> Waiting:
+        return Waiting(self.rows, self._place, self._by_sender, self._message[self._kinds[self._message] == _SEND])
+
+    @cached_property
+    def _states_progress(self) -> Mask:
+        """By run: whether rows show that a time for ``progress`` is stated."""
+        rows, found = self.rows, np.zeros(len(self.runs), np.bool_)
+        found[rows.run.codes[rows.kind.equals("accept") | rows.kind.equals("request")]] = True
+        starts = np.flatnonzero(rows.kind.equals("start"))
+        details = rows.codes("detail")
+        stating = np.array([any(f'"{name}"' in value for name in ("progress", "answer")) for value in details.values] + [False])
+        found[rows.run.codes[starts[stating[details.codes[starts]]]]] = True
+        return found
+
     def _times(self) -> None:
         """Per segment and sender: how many deliveries have a known duration, and the longest."""
         where, keys = self._by_sender
-        del self._by_sender
         began, has_began = self.rows.ints("sent")
         ended, has_ended = self.rows.ints("true_time")
         for mask in (has_began, has_ended):
@@ -450,7 +467,7 @@ class Unit:
 
     def _choose_skeleton(self) -> None:
         control = np.flatnonzero(self._kinds >= _VIEW)
-        places = np.unique(np.concatenate([control, self._delivered.heads, self._sent.heads, self._ends]))
+        places = np.unique(np.concatenate([control, self._delivered.heads, self._sent.heads, self._begins, self._ends]))
         self.skeleton: pa.Table = self.rows.rows(places)
         runs = self.rows.run.codes[places]
         self._skeleton_bounds: list[int] = np.searchsorted(runs, np.arange(len(self.runs) + 1)).tolist()
@@ -503,6 +520,7 @@ class Unit:
             turns=self._turns.get(run, []),
             dated=self._dated.get(run, []),
             dating=self._dating.get(run, []),
+            waits=self._waiting.of(run) if alone or self._states_progress[run] else None,
             skeleton=self.skeleton.slice(places.start, len(places)) if alone else None,
         )
 

@@ -19,14 +19,21 @@ DESCRIBED: Final = 10
 
 
 class Condition(NamedTuple):
-    """A violation stands as long as this process has no crash, no timing fault, or no leave of that group."""
+    """A violation stands as long as this process has no crash, no timing fault, no leave of that group, no fault of its clock, or
+    sends what it accepts in that group, in order."""
 
-    kind: Literal["crash", "timing", "leave"]
+    kind: Literal["crash", "timing", "leave", "clock", "untaken"]
     process: str
     group: str | None = None
 
     def __str__(self) -> str:
-        what = {"crash": "crashes", "timing": "has a timing fault", "leave": f"leaves {self.group}"}[self.kind]
+        what = {
+            "crash": "crashes",
+            "timing": "has a timing fault",
+            "leave": f"leaves {self.group}",
+            "clock": "has a timing fault, or its clock is set",
+            "untaken": f"is not admitted in {self.group}, or sends out of order",
+        }[self.kind]
         return f"{self.process} {what}"
 
 

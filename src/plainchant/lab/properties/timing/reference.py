@@ -10,6 +10,8 @@ from typing import Final
 from ....core.model import GroupId
 from ..facts import Event, History, Message, Place, Run, between
 from ..report import Report, say
+from .disturbances import moment
+from .progress import matched
 
 
 def deadline(report: Report) -> None:
@@ -90,7 +92,9 @@ def _due_at(report: Report, message: Message, row: int) -> int | None:
     return start + due - columns.time[send.row]
 
 
-NAMED: Final = frozenset({"send", "deliver", "delivery", "rotation", "detection", "clock", "size"})
+NAMED: Final = frozenset(
+    {"send", "deliver", "delivery", "rotation", "detection", "clock", "size", "progress", "answer", "accepted"}
+)
 """Names of bounds that say what they bound, or for which runs the others hold."""
 
 
@@ -104,6 +108,8 @@ class Bounds:
     detection: int | None
     size: int | None
     """Sends and deliveries of messages with more bytes are not bounded."""
+    accepted: int | None
+    """From the application's call to each delivery."""
 
 
 def bounds_of(run: Run) -> Bounds:
@@ -120,6 +126,7 @@ def bounds_stated(bounds: Mapping[str, int]) -> Bounds:
         bounds.get("rotation"),
         bounds.get("detection"),
         bounds.get("size"),
+        bounds.get("accepted"),
     )
 
 
@@ -127,8 +134,11 @@ def bounded(report: Report) -> None:
     """No send (``took_ns`` in its ``detail``, or in that of its ``sent`` row), no delivery (``true_time - sent``), no rotation of
     the token and no detection of a crash takes longer than the run's stated bound.
 
-    ``bounds`` in ``start`` rows names it ``send``, ``deliver`` (or ``delivery``), ``rotation`` and ``detection``; a run that
-    states a single bound of none of these names, nor of ``clock``, means sends and deliveries.
+    ``bounds`` in ``start`` rows names it ``send``, ``deliver`` (or ``delivery``), ``accepted``, ``rotation`` and ``detection``; a
+    run that states a single bound of none of these names, nor of ``clock``, means sends and deliveries.
+
+    ``accepted`` is for the time from the ``accept`` row of a message, the application's call, to each delivery of it; messages
+    without such a row are no cases. Rows belong together as in ``progress``.
 
     Sends of a process with a timing fault are no cases, nor are deliveries by it or of its messages: bounds hold for processes
     that keep time themselves. ``size`` in ``bounds`` (bytes) leaves out sends and deliveries of larger messages.
@@ -151,6 +161,8 @@ def bounded(report: Report) -> None:
                 ended, began = report.run.columns.true_time[delivery.row], report.run.columns.sent[delivery.row]
                 took = None if ended is None or began is None else ended - began
                 _within(report, delivery, took, bounds.deliver, "delivers")
+        if bounds.accepted is not None and history.name not in untimely:
+            _since_accepted(report, history, bounds.accepted, bounds.size)
         if bounds.rotation is not None:
             _rotations(report, history, bounds.rotation)
     if bounds.detection is not None:
@@ -175,6 +187,28 @@ def _within(report: Report, event: Event, took: int | None, bound: int, does: st
             events=[event],
             messages=[event.message],
         )
+
+
+def _since_accepted(report: Report, sender: History, bound: int, size: int | None) -> None:
+    """Every delivery of a process's messages at processes without a timing fault, counted from the application's call."""
+    run, columns = report.run, report.run.columns
+    for group, indices in sender.accepts.items():
+        sends = [send for send in sender.sends if send.message[0] == group]
+        contents = [(index, (columns.digest[row], columns.size[row])) for index in indices for row in (sender.rows[index],)]
+        origins, _ = matched(contents, [(send.index, (columns.digest[send.row], columns.size[send.row])) for send in sends])
+        for send, origin in zip(sends, origins, strict=True):
+            if origin is None:
+                continue
+            began = moment(run, sender.rows[indices[origin]])
+            for delivery in run.deliveries_of(send.message):
+                if delivery.process in run.untimely or _is_too_large(report, delivery, size):
+                    continue
+                report.cases += 1
+                took = moment(run, delivery.row) - began
+                if took > bound:
+                    told = f"{delivery.process} delivers {say(send.message)} {took} ns after it was accepted"
+                    events = [(sender.name, indices[origin]), delivery.place]
+                    report.violation(f"{told}; the bound is {bound} ns", events=events, messages=[send.message])
 
 
 def _rotations(report: Report, history: History, bound: int) -> None:

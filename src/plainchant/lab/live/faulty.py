@@ -30,10 +30,10 @@ from typing import Final
 
 from ...core.model import MS, SECOND, Duration, UsageError
 from ...core.names import place_of
+from ...live.addresses import format_address
+from ...live.transport import Address, Data, Receive, Transport, TurnOver
 from ...scenario.links import HELD_BACK, damaged, draw_delay, effect_of, link_between, transmission_time, without_rates
 from ...scenario.model import Delay, Fault, Link, Network
-from ..addresses import format_address
-from ..transport import Address, Data, Receive, Transport, TurnOver
 
 NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "lan", "heal")
 """The kinds of fault that :meth:`FaultyTransport.apply` takes."""

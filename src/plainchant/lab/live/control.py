@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from ...live.transport import Address
 from ...scenario.model import Fault, Network, Workload
-from ..transport import Address
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

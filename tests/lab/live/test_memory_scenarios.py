@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from plainchant.cli.live import execute
+from plainchant.lab.live import supervisor
 from plainchant.live.memory.server import MailboxServer
-from plainchant.live.scenarios import supervisor
 from plainchant.scenario.load import parse
 from plainchant.trace import read
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from plainchant.core.model import MS, SECOND, Duration, Reason, Stream
 from plainchant.group import OUTGOING, Buffers, Group
-from plainchant.live.scenarios.workload import Numbering, Sender, outgoing_for
+from plainchant.lab.live.workload import Numbering, Sender, outgoing_for
 from plainchant.scenario.model import Workload
 
-from ..ports import a_membership
-from .endpoints import run
+from ...live.endpoints import run
+from ...ports import a_membership
 
 
 class Host:

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ...core.model import PlainchantError
-from ..transport import Address
+from ...live.transport import Address
 
 PORT: Final = 7000
 _SECONDS: Final = 10.0

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from plainchant.lab.live.supervisor import LiveSummary, supervise
 from plainchant.lab.properties import verify
-from plainchant.live.scenarios.supervisor import LiveSummary, supervise
 from plainchant.scenario import find, load
 from plainchant.trace import read, validate
 from plainchant.trace.collect import collect

@@ -37,11 +37,11 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from ...core.model import MS, SECOND, Duration, UsageError, format_duration
+from ...live.memory.server import MailboxServer, namespace_of
 from ...protocols.registry import describe
 from ...scenario.faults import Injector, describe_fault, schedule_of
 from ...scenario.model import Fault, Network, Scenario
 from ...scenario.outcome import ProcessEnd
-from ..memory.server import MailboxServer, namespace_of
 from . import control
 from .crew import Crew
 from .faults import LiveFaults
@@ -376,7 +376,7 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
 
 
 def _new_key() -> str:
-    from ..keys import Key  # brings the ciphers, for which other runs need not wait
+    from ...live.keys import Key  # brings the ciphers, for which other runs need not wait
 
     return Key.new().text
 

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pytest
 
 from plainchant.cli.live import given_parameters
+from plainchant.lab.live.supervisor import LiveSummary, supervise
 from plainchant.lab.properties import verify
 from plainchant.live.memory.server import Found, MailboxServer, mailboxes
-from plainchant.live.scenarios.supervisor import LiveSummary, supervise
 from plainchant.scenario import find, load
 from plainchant.trace import read, validate
 from plainchant.trace.collect import collect
@@ -61,7 +61,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
         return servers[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("plainchant.live.scenarios.supervisor.MailboxServer", make)
+        patch.setattr("plainchant.lab.live.supervisor.MailboxServer", make)
         for seed in range(SEED, SEED + pytestconfig.getoption("--times")):
             directory: Path = tmp_path_factory.mktemp("chaos")
             path, sets = find("mailbox-chaos"), [f"seed={seed}", *FAULTS]

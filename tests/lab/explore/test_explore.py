@@ -16,14 +16,14 @@ from plainchant.cli import main
 from plainchant.core.engine import Engine, Host
 from plainchant.core.memory import Connect, Connection, Copy, Entry, Header, Layout, Operate, Request
 from plainchant.core.model import Form, GroupId, Join, Propose, Reason, UsageError, View
+from plainchant.lab.explore.memory import ExploredMemory
+from plainchant.lab.explore.search import Result, explore, replay, retell
+from plainchant.lab.explore.state import digest
+from plainchant.lab.explore.story import timeline, write
 from plainchant.lab.properties import verify
 from plainchant.protocols.exploration import GROUP, Case
 from plainchant.protocols.mailbox.exploration import mailbox_case
 from plainchant.protocols.mailbox.variants import VALUES
-from plainchant.sim.explore.memory import ExploredMemory
-from plainchant.sim.explore.search import Result, explore, replay, retell
-from plainchant.sim.explore.state import digest
-from plainchant.sim.explore.story import timeline, write
 from plainchant.trace import TraceBuffer
 
 DECIDE = frozenset({"decide"})

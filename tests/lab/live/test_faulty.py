@@ -11,13 +11,13 @@ import pytest
 
 from plainchant.core import model
 from plainchant.core.model import UsageError
-from plainchant.live.scenarios.faulty import HARMLESS, NETWORK_FAULTS, FaultyTransport
+from plainchant.lab.live.faulty import HARMLESS, NETWORK_FAULTS, FaultyTransport
 from plainchant.live.tcp import TcpTransport
 from plainchant.live.transport import Address, Counters, Data, Limits, Receive, Transport, TurnOver
 from plainchant.live.udp import UdpTransport
 from plainchant.scenario.model import FAULTS, Delay, Fault, LinkOverride, Network
 
-from .endpoints import HOST, opened, run, until
+from ...live.endpoints import HOST, opened, run, until
 
 MS: Any = model.MS
 NO_DELAY = HARMLESS.delay

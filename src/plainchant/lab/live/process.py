@@ -25,7 +25,7 @@ from ...scenario.model import SLICE
 from ...scenario.outcome import ProcessEnd
 from . import control
 
-WORKER: Final = ("-m", "plainchant.live.scenarios.worker")
+WORKER: Final = ("-m", "plainchant.lab.live.worker")
 """What Python is started with."""
 ANSWER_SECONDS: Final = 5.0
 """How long a worker may take to answer before it is taken to be busy."""

@@ -23,12 +23,12 @@ import pytest
 
 from plainchant.cli.live import LiveResult, execute, given_parameters
 from plainchant.core.model import MS, Duration, UsageError
+from plainchant.lab.live import control, crew
+from plainchant.lab.live.faults import LiveFaults
+from plainchant.lab.live.namespaces import NamespaceError, Namespaces
+from plainchant.lab.live.process import LiveError, Process
+from plainchant.lab.live.supervisor import not_applied, stretched, supervise
 from plainchant.live.ports import free_addresses
-from plainchant.live.scenarios import control, crew
-from plainchant.live.scenarios.faults import LiveFaults
-from plainchant.live.scenarios.namespaces import NamespaceError, Namespaces
-from plainchant.live.scenarios.process import LiveError, Process
-from plainchant.live.scenarios.supervisor import not_applied, stretched, supervise
 from plainchant.scenario import Scenario, load, shipped
 from plainchant.scenario.faults import Injector
 from plainchant.scenario.load import parse
@@ -92,6 +92,12 @@ def rows(directory: Path, **wanted: Any) -> list[dict[str, Any]]:
     return [row for row in table.to_pylist() if all(row[key] == value for key, value in wanted.items())]
 
 
+def injected(directory: Path, **wanted: Any) -> list[dict[str, Any]]:
+    """The faults of a run, without the rows that say that the time of faults is over."""
+    found = rows(directory, kind="fault", **wanted)
+    return [row for row in found if json.loads(row["detail"])["fault"] != "calm"]
+
+
 def assert_well(result: LiveResult) -> None:
     """Everything that was promised held, up to the end."""
     assert result.summary.unexpected == {}
@@ -136,7 +142,7 @@ def check_crash_and_restart(result: LiveResult, directory: Path) -> None:
         return
     assert summary.processes["p1"].state == "crashed"
     assert summary.processes["p1#1"].state == "alive"
-    assert [row["process"] for row in rows(directory, kind="fault")] == ["p1", "p1#1"]
+    assert [row["process"] for row in injected(directory)] == ["p1", "p1#1"]
     assert rows(directory, kind="crash", process="p1")
     assert any("p1#1" in row["members"] and "p1" not in row["members"] for row in rows(directory, kind="view"))
 
@@ -152,7 +158,7 @@ def check_join_and_leave(result: LiveResult, directory: Path) -> None:
 
 def check_pause(result: LiveResult, directory: Path) -> None:
     """A stopped process does nothing for as long as it is stopped."""
-    paused = [row for row in rows(directory, kind="fault") if row["process"] == "p5"]
+    paused = [row for row in injected(directory) if row["process"] == "p5"]
     assert len(paused) == 1
     times = [row["time"] for row in rows(directory, process="p5") if row["index"] >= paused[0]["index"]]
     assert max(later - earlier for earlier, later in itertools.pairwise(times)) >= 140 * MS
@@ -167,7 +173,7 @@ def check_large(result: LiveResult, directory: Path) -> None:
 
 
 def check_partition(result: LiveResult, directory: Path) -> None:
-    small, large = (row["process"] for row in rows(directory, kind="fault"))
+    small, large = (row["process"] for row in injected(directory))
     assert small in ("p1", "p2")
     assert large in ("p3", "p4", "p5")
     assert result.summary.packets_lost > 0
@@ -257,7 +263,7 @@ def test_groups_clocks_and_a_crash_after_so_many_events(tmp_path: Path, started:
     if "d#1" in result.summary.processes:
         *_, fault, crash = rows(tmp_path, process="d")
         assert (fault["kind"], crash["kind"]) == ("fault", "crash")
-        assert rows(tmp_path, kind="fault", process="d#1")
+        assert injected(tmp_path, process="d#1")
 
 
 def skip_without_namespaces() -> None:
@@ -275,7 +281,7 @@ def test_a_partition_by_namespaces(tmp_path: Path, started: Started) -> None:
     assert_well(result)
     assert result.summary.partitions == "namespaces"
     assert result.summary.packets_lost == 0  # none of ours
-    assert len(rows(tmp_path, kind="fault")) == 2
+    assert len(injected(tmp_path)) == 2
     parts = [set(row["members"]) for row in rows(tmp_path, kind="view") if len(row["members"]) < 5]
     assert {"p1", "p2"} not in parts  # a minority makes no views
 
@@ -407,9 +413,7 @@ def test_a_worker_dies_when_its_supervisor_is_gone(tmp_path: Path) -> None:
         trace=str(tmp_path),
         run="r0",
     )
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "plainchant.live.scenarios.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    worker = subprocess.Popen([sys.executable, "-m", "plainchant.lab.live.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     watchdog = threading.Timer(60, worker.kill)
     watchdog.start()
     try:
@@ -494,7 +498,7 @@ at = "200ms"
 def test_packets_are_omitted_where_they_come_in(tmp_path: Path, started: Started) -> None:
     result = live(scenario_of(OMITTING), tmp_path)
     assert_well(result)
-    dropped = rows(tmp_path, kind="fault")
+    dropped = injected(tmp_path)
     details = [json.loads(row["detail"]) for row in dropped]
     assert [row["process"] for row in dropped] == ["p2", "p2", "p2", "p3"]
     assert [detail["source"] for detail in details[:3]] == ["p1"] * 3

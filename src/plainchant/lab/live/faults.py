@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ...core.model import SECOND
+from ...live.memory.server import MailboxServer
 from ...scenario.faults import Action, State, describe_fault
 from ...scenario.model import Fault
-from ..memory.server import MailboxServer
 from . import control
 from .crew import GONE_SECONDS, Crew
 from .process import Process

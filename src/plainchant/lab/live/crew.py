@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from ...core.model import Duration, PlainchantError
 from ...core.wire import FRAME_BYTES
+from ...live.host import MARGIN
+from ...live.ports import free_addresses
+from ...live.transport import Address
 from ...protocols.registry import describe
 from ...scenario.faults import describe_fault
 from ...scenario.links import part_of
 from ...scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
-from ..host import MARGIN
-from ..ports import free_addresses
-from ..transport import Address
 from . import control
 from .namespaces import PORT, Namespaces
 from .process import LiveError, Process

@@ -1,4 +1,4 @@
-"""One member of a live scenario, as a process: ``python -m plainchant.live.scenarios.worker``.
+"""One member of a live scenario, as a process: ``python -m plainchant.lab.live.worker``.
 
 Theory of operation
 -------------------
@@ -31,20 +31,21 @@ from ...core.engine import Engine, Host
 from ...core.memory import Operate
 from ...core.model import SECOND, Invitation, PlainchantError, UsageError
 from ...group import Buffers, Group, Halted, JoinTimeout, NotFormed, Refused
+from ...live.node import Node
+from ...live.node_keys import Insecure
+from ...live.transport import Address
+from ...live.udp import UdpTransport
 from ...protocols.registry import Description, describe
-from ...scenario.faults import Omission, describe_fault
+from ...scenario.faults import Omission, describe_background, describe_fault
+from ...scenario.links import background_loss
 from ...scenario.model import Fault
 from ...scenario.traffic import sends
-from ..node import Node
-from ..node_keys import Insecure
-from ..transport import Address
-from ..udp import UdpTransport
 from . import control
 from .faulty import FaultyTransport
 from .workload import Numbering, Sender, outgoing_for
 
 if TYPE_CHECKING:
-    from ..keys import Keyring
+    from ...live.keys import Keyring
 
 JOIN_SECONDS: Final = 30.0
 """How long a process that starts later tries to join a group before it gives up."""
@@ -113,6 +114,9 @@ class Worker:
             """Called when the process has its name and its spool, before it does anything."""
             if task.note is not None:
                 self._node.host.note("fault", task.note)
+            loss = background_loss(task.network)
+            if loss and not task.calm and self._node.host.notes_requests:
+                self._node.host.note("fault", describe_background(loss))
             if self._node.host.memory is not None:
                 self._node.host.memory.tells_operations = task.operations
                 if self._node.host.memory.timely and abs(task.clock_offset) > description.placement.skew(parameters):
@@ -317,6 +321,8 @@ class Worker:
                         host.note("fault", describe_fault(fault))
                         self._enter(name, forms=False)
             case control.Quieten():
+                if host.notes_requests:
+                    host.note("fault", {"fault": "calm"})
                 self._quiet = True
                 self._spare()
                 self._attentive.set()
@@ -429,7 +435,7 @@ def _ring(key: str) -> Keyring | None:
     """The keyring of a run, where packets are sealed."""
     if not key:
         return None
-    from ..keys import Keyring  # brings the ciphers, for which other runs need not wait
+    from ...live.keys import Keyring  # brings the ciphers, for which other runs need not wait
 
     return Keyring.parse(key, "the task")
 

@@ -1,0 +1,62 @@
+"""What a process remembers of calls, plans and wishes until a formation comes of them (:mod:`.formation`)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...core.model import ProcessId
+from .packets import Answer, Plan
+
+
+@dataclasses.dataclass(slots=True)
+class Attempt:
+    """A call of ours."""
+
+    number: int
+    started: int
+    deadline: int
+    called: dict[ProcessId, Answer | None]
+    invited: bool = False
+    slowest: int = 0
+    """The time (ns) that the slowest answer took."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Followed:
+    """A call that this part follows, until then; without a caller: its plan has been said, and nobody else's is followed yet."""
+
+    caller: ProcessId
+    attempt: int
+    until: int
+
+    def is_of(self, caller: ProcessId, attempt: int) -> bool:
+        return (self.caller, self.attempt) == (caller, attempt)
+
+    def gives_way_to(self, caller: ProcessId, attempt: int) -> bool:
+        """A caller has one call at a time: a later one says that it has given up the one before."""
+        return self.caller == caller and self.attempt <= attempt
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Convened:
+    """A plan of ours that not all of these leaders may have."""
+
+    plan: Plan
+    attempt: int
+    leaders: tuple[ProcessId, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Entry:
+    """A group that this process wants to be in: it asks ``contacts``, or has agreed with somebody's proposal."""
+
+    contacts: tuple[ProcessId, ...]
+    deadline: int
+    agreed_with: ProcessId = ""
+    attempt: int = 0
+    invited: tuple[ProcessId, ...] = ()
+    """Those to whom it was proposed."""
+
+    def knows(self, process: ProcessId) -> bool:
+        """Whether this process can have let us in."""
+        return process == self.agreed_with or process in self.contacts or process in self.invited

@@ -1,0 +1,112 @@
+"""Groups go on: fail-over within four round trips of the suspicion, survivors without a majority, rebuilding under loss.
+
+The cases are in ``cases``, the drawn regimes in ``regimes``; ``mutants`` has a variant for each rule, which a case catches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from plainchant.core.model import MS, Duration, UsageError
+from plainchant.protocols.registry import describe
+from plainchant.protocols.sequencer import Parameters
+from plainchant.protocols.sequencer.election import next_epoch
+from plainchant.protocols.sequencer.packets import Phase1, Phase2
+from plainchant.scenario.load import parse
+
+from .. import sweeping
+from . import regimes
+from .by_hand import GROUP, Letter
+from .cases import CASES
+from .packets_by_hand import Script
+
+REGIME_SEEDS = 96
+SITUATIONS = (
+    "sequencer elected",
+    "coordinator yields to a preceding one",
+    "history rebuilt from survivors",
+    "synchronisation: history full",
+    "synchronisation: join",
+    "sequencer does not read",
+    "sequencer deposed",
+    "halted: excluded",
+)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_goes_wrong(name: str) -> None:
+    assert CASES[name]() == []
+
+
+def examine(seed: int) -> tuple[int, list[str], Counter[str]]:
+    """One seed, told so briefly that it travels between processes."""
+    outcome = regimes.run(seed)
+    return seed, regimes.troubles_of(outcome), outcome.situations
+
+
+@pytest.mark.sweep
+def test_every_regime_keeps_every_promise_and_loses_no_member(times: int) -> None:
+    occurred: Counter[str] = Counter()
+    troubled: list[str] = []
+    with sweeping.processes() as pool:
+        for seed, troubles, situations in pool.map(examine, range(times * REGIME_SEEDS), chunksize=4):
+            occurred += situations
+            if troubles:
+                troubled.append(f"seed {seed} ({regimes.scenario_of(seed).about}): {', '.join(troubles)}")
+    assert not troubled, "replay with tests.protocols.sequencer.regimes.run(SEED):\n" + "\n".join(troubled)
+    missing = [situation for situation in SITUATIONS if not occurred[situation]]
+    assert not missing, f"the regimes never came to: {', '.join(missing)}; they came to {dict(occurred)}"
+
+
+def test_within_a_round_a_preceding_coordinator_has_the_higher_epoch() -> None:
+    for members in range(1, 8):
+        for latest in range(20):
+            epochs = [next_epoch(latest, rank, members) for rank in range(members)]
+            assert epochs == sorted(epochs, reverse=True)
+            assert min(epochs) > latest
+            assert max(epochs) < min(next_epoch(epoch, rank, members) for epoch in epochs for rank in range(members))
+
+
+def test_a_process_that_joined_later_stops_sending_in_a_synchronisation_phase() -> None:
+    """Its handlers once kept the pause from before it was let in, and it went on sending."""
+    group = Script("p1", "p2", "p3")
+    group.broadcast("a")
+    group.enter("q")
+    group.carry()
+    assert group.last_view("q") == ("p1", "p2", "p3", "q")
+    phase = 2 << 20
+    group.bring(Letter("p1", "q", Phase1(GROUP, 1, phase, group["q"].log.contiguous)))
+    group.mail.clear()
+    group.say("q", "during the phase")
+    assert not group.mail
+    assert group["q"].pause.phase == phase
+    group.bring(Letter("p1", "q", Phase2(GROUP, 1, phase, group["q"].log.contiguous)))
+    group.carry()
+    assert group.delivered("p2")[-1] == "during the phase"
+
+
+def test_the_time_of_progress_grows_with_suspicion_and_patience() -> None:
+    state = describe("sequencer").progress
+    short, long = (state(Parameters(patience=Duration(ms * MS)), {"g": ("p1", "p2")}) for ms in (1_000, 3_000))
+    assert short.within is not None
+    assert long.within is not None
+    assert short.within < long.within
+    assert "pause" in short.despite
+    assert "pause" not in state(Parameters(partitions="none"), {"g": ("p1", "p2")}).despite
+
+
+def test_promises_without_partitions_say_so() -> None:
+    description = describe("sequencer")
+    default = description.promises(Parameters(), {"g": ("p1", "p2")})
+    survivors = description.promises(Parameters(partitions="none", resilience=1), {"g": ("p1", "p2")})
+    assert {promise.provided for promise in default} == {"a majority of each view survives"}
+    assert all("never falls apart" in promise.provided or "the same" in promise.provided for promise in survivors)
+    assert description.beyond(Parameters()) == frozenset()
+    assert "partition" in description.beyond(Parameters(partitions="none"))
+
+
+def test_partitions_are_majority_or_none() -> None:
+    with pytest.raises(UsageError, match="majority"):
+        parse('protocol = "sequencer"\nmembers = 2\n[parameters]\npartitions = "all"\n')
