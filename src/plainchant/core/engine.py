@@ -54,10 +54,8 @@ class Host(Protocol):
     """Everything an engine may ask for."""
 
     me: ProcessId
-    random: Random
-    """Seeded; the only source of chance that an engine may use."""
-    max_packet: int
-    """How many bytes of batch body a packet may carry."""
+    random: Random  # seeded; the only source of chance that an engine may use
+    max_packet: int  # how many bytes of batch body a packet may carry
 
     @property
     def now(self) -> int:

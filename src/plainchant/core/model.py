@@ -18,8 +18,7 @@ from typing import Annotated, Any, Final, NewType, TypeAlias
 
 import msgspec
 
-LONGEST_NAME: Final = 120
-"""Characters of a name in a packet at the most: of a process or a group, and what protocols add to it."""
+LONGEST_NAME: Final = 120  # characters of a name in a packet, of a process or a group, with what protocols add to it
 ProcessId: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 """Where things happen. A restarted process is a new one: ``p3``, then ``p3#1``, ``p3#2``."""
 GroupId: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
@@ -28,8 +27,7 @@ Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
 """An integer in a packet. Decoding refuses what is out of range, so that whatever engines add to it fits into the 64 bits of a
 trace's columns and of a packet."""
 Nanoseconds: TypeAlias = Number
-Timer: TypeAlias = str | tuple[Any, ...]
-"""An engine names its timers; a layer's timers carry the layer's name."""
+Timer: TypeAlias = str | tuple[Any, ...]  # an engine names its timers; a layer's timers carry the layer's name
 
 Duration = NewType("Duration", int)
 """A length of time in nanoseconds; at the edges it is written ``"50ms"``. The type marks parameters of that kind."""
@@ -99,8 +97,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _encode_list = msgspec.msgpack.Encoder().encode
 _decode_list = msgspec.msgpack.Decoder(list[bytes]).decode
 
-PACK_OVERHEAD: Final = 5
-"""Bytes that packing adds to a message at the most (and once to a batch)."""
+PACK_OVERHEAD: Final = 5  # bytes that packing adds to a message at most (and once to a batch)
 
 
 def pack(first: int, payloads: Sequence[bytes]) -> Batch:

@@ -47,10 +47,8 @@ class Plugin:
     group: str
     name: str
     entry: EntryPoint
-    distribution: str
-    """Name and version of the distribution that declares it."""
-    rivals: tuple[str, ...] = ()
-    """Other distributions that declare the same name."""
+    distribution: str  # name and version of the distribution that declares it
+    rivals: tuple[str, ...] = ()  # other distributions that declare the same name
 
     def load(self) -> Any:
         """The object that the entry point names."""

@@ -80,10 +80,8 @@ EFFECTS: Final = (
 )
 """The kinds of effects; a kind is its place here. A driver performs each by its method ``do_<name>``."""
 
-SEND: Final = 0
-"""``(to, packet, lan)``: a packet leaves."""
-TIMER: Final = 1
-"""``(timer, at)``: a timer is set, or cancelled (``at`` is None)."""
+SEND: Final = 0  # `(to, packet, lan)`: a packet leaves
+TIMER: Final = 1  # `(timer, at)`: a timer is set, or cancelled (`at` is None)
 TOOK: Final = 2
 """``(group, view, stream, batch, messages)``: messages got their numbers. Those of a stream are :class:`Due`, others bytes;
 None for a single message without a deadline, which is the body of the batch."""
@@ -92,37 +90,23 @@ DELIVER: Final = 3
 ROW: Final = 4
 """``(kind, group, view, sender, seq, rank, extra)``: a row of the host's own. ``extra`` is None or has ``detail``, ``members`` or
 ``deadline``."""
-RECORD: Final = 5
-"""The same, by the engine."""
-VIEW: Final = 6
-"""``(view, is_new, is_first)``: the process had not entered this group; it is in it from this view on."""
-LEFT: Final = 7
-"""``(group, is_last)``: the process is out of the group, and in no other."""
-REFUSED: Final = 8
-"""``(group, reason, is_last)``: the process is not in the group; it had entered this one and no other."""
+RECORD: Final = 5  # the same, by the engine
+VIEW: Final = 6  # `(view, is_new, is_first)`: the process had not entered this group; it is in it from this view on
+LEFT: Final = 7  # `(group, is_last)`: the process is out of the group, and in no other
+REFUSED: Final = 8  # `(group, reason, is_last)`: the process is not in the group; it had entered this one and no other
 RENAMED: Final = 9
 """``(group, view, returned, numbered, shift)``: ``numbered`` messages had numbers under the new name before; those that wait get
 numbers that are larger by ``shift`` than under the old name. The view follows as an effect of its own."""
-INVITED: Final = 10
-"""``(invitation,)``: the application is to answer."""
-STABLE: Final = 11
-"""``(group, rank)``."""
-ADMITTED: Final = 12
-"""``(group, stream)``."""
-REJECTED: Final = 13
-"""``(group, stream, reason)``."""
-DROP: Final = 14
-"""``(group, view, count, text)``: accepted messages that the protocol will not take any more."""
-SPAWN: Final = 15
-"""``(name, procedure)``."""
-REPORT: Final = 16
-"""``(process, reason)``."""
-CALL: Final = 17
-"""``(function, arguments)``: a call in its place among the effects."""
-LATER: Final = 18
-"""``(method, arguments)``: a further turn, after this one."""
-HALT: Final = 19
-"""``(reason,)``: the process stops for ever."""
+INVITED: Final = 10  # `(invitation,)`: the application is to answer
+STABLE: Final = 11  # `(group, rank)`
+ADMITTED: Final = 12  # `(group, stream)`
+REJECTED: Final = 13  # `(group, stream, reason)`
+DROP: Final = 14  # `(group, view, count, text)`: accepted messages that the protocol will not take any more
+SPAWN: Final = 15  # `(name, procedure)`
+REPORT: Final = 16  # `(process, reason)`
+CALL: Final = 17  # `(function, arguments)`: a call in its place among the effects
+LATER: Final = 18  # `(method, arguments)`: a further turn, after this one
+HALT: Final = 19  # `(reason,)`: the process stops for ever
 
 _FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end"})
 
@@ -159,8 +143,7 @@ class Process:
         "views",
     )
 
-    notes_leave_of_senders = False
-    """Whether a process that only sends has a ``leave`` row, although it has no ``join`` row."""
+    notes_leave_of_senders = False  # whether a process that only sends has a `leave` row, although it has no `join` row
 
     def __init__(self, me: ProcessId, random: Random, max_packet: int, now: int) -> None:
         self.me = me
@@ -169,39 +152,29 @@ class Process:
         self.now = now
         self.engine = Engine()
         self.alive = True
-        self.effects: list[Effect] = []
-        """What the engine has asked for in the turn under way."""
-        self.inside = False
-        """Whether the engine is being called."""
+        self.effects: list[Effect] = []  # what the engine has asked for in the turn under way
+        self.inside = False  # whether the engine is being called
         self.calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         """What is to be called when the effects are performed, in order."""
         self.queues: dict[GroupId, Queue] = {}
         self.streams = Streams()
-        self.entered: dict[GroupId, None] = {}
-        """Groups that the process has asked to enter, or is in."""
-        self.joined: dict[GroupId, None] = {}
-        """Groups that it is in."""
+        self.entered: dict[GroupId, None] = {}  # groups that the process has asked to enter, or is in
+        self.joined: dict[GroupId, None] = {}  # groups that it is in
         self.leaving: dict[GroupId, None] = {}
         """Groups that it was asked to leave and has not left: it accepts no more messages for them."""
         self.views: dict[GroupId, int] = {}
         """The number of the view in force in each group, where views are numbered in the trace."""
-        self.has_views = True
-        """Whether views are written into the trace (``Description.views``)."""
-        self.only_sends = False
-        """Whether this process receives nothing in any group: its parameters say so."""
-        self.muted: set[GroupId] = set()
-        """Groups in which it only sends: it has chosen so when it joined them."""
+        self.has_views = True  # whether views are written into the trace (`Description.views`)
+        self.only_sends = False  # whether this process receives nothing in any group: its parameters say so
+        self.muted: set[GroupId] = set()  # groups in which it only sends: it has chosen so when it joined them
         self.notes_requests = False
         """Whether requests of the application to enter or leave a group are written into the trace: ``progress`` judges when they
         are answered."""
-        self.lans = 1
-        """The number of networks."""
-        self.memory: Any = None
-        """What runs procedures on shared memory, if there is any."""
+        self.lans = 1  # the number of networks
+        self.memory: Any = None  # what runs procedures on shared memory, if there is any
         self.unpack: Callable[[Batch], list[bytes]] = unpack
         self._sequence: dict[GroupId, int] = {}
-        self._names: dict[GroupId, GroupId] = {}
-        """The present names of groups that were renamed."""
+        self._names: dict[GroupId, GroupId] = {}  # the present names of groups that were renamed
         self._settling = False
         self._handlers: tuple[Callable[..., None], ...] = tuple(
             getattr(self, f"do_{name}", None) or partial(self._cannot, name) for name in EFFECTS

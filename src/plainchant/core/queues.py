@@ -20,8 +20,7 @@ from typing import Final
 
 from .model import PACK_OVERHEAD, Due, GroupId, Nanoseconds, Reason, Stream
 
-_COMPACT: Final = 4096
-"""A queue frees the slots of taken messages once there are this many of them."""
+_COMPACT: Final = 4096  # a queue frees the slots of taken messages once there are this many of them
 
 
 class Queue:
@@ -32,8 +31,7 @@ class Queue:
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         self.items = [*items]
         self.at = 0
-        self.guess = 64
-        """About how many messages the next batch takes."""
+        self.guess = 64  # about how many messages the next batch takes
 
     def __len__(self) -> int:
         return len(self.items) - self.at
@@ -94,13 +92,10 @@ class Waiting:
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.messages: deque[Due] = deque()
-        self.coming = 0
-        """Messages that were handed over before their period had begun."""
+        self.coming = 0  # messages that were handed over before their period had begun
         self.admitted = False
-        self.released = False
-        """Whether the stream ends with its last message."""
-        self.last: Nanoseconds | None = None
-        """When its latest message arrived, or will arrive."""
+        self.released = False  # whether the stream ends with its last message
+        self.last: Nanoseconds | None = None  # when its latest message arrived, or will arrive
 
     @property
     def unsent(self) -> int:
@@ -144,8 +139,7 @@ class Streams:
         self.asked = 0
         self.admitted = 0
         self.rejected = 0
-        self.named = 0
-        """Streams of a single message that were given a name."""
+        self.named = 0  # streams of a single message that were given a name
 
     def find(self, group: GroupId, name: str) -> Waiting | None:
         streams = self._by_group.get(group)

@@ -32,8 +32,7 @@ import msgspec
 
 from .model import Packet, ProtocolError, WireError
 
-VERSION: Final = 0xC1
-"""The first byte of everything that we send."""
+VERSION: Final = 0xC1  # the first byte of everything that we send
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """How long an encoded packet may be unless the codec is told otherwise: above any datagram, and a bound for streams."""

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from .model import MS, SECOND, US, format_duration
 
-_EXACT_MAX: Final = 8
-"""A duration whose exact form has this many characters or more is rounded."""
+_EXACT_MAX: Final = 8  # a duration whose exact form has this many characters or more is rounded
 
 
 def listed(names: Iterable[str], *, most: int = 0) -> str:

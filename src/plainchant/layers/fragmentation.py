@@ -49,12 +49,9 @@ from typing import Final
 from ..core.engine import Engine, Host, Layer
 from ..core.model import Batch, Due, GroupId, ProcessId, ProtocolError, Reason, Timer, View, WireError
 
-LARGEST: Final = 1 << 30
-"""Bytes of the largest message."""
-MOST_SPANS: Final = 1024
-"""Pieces of a partial message that do not touch: there is one, and another for each view with joiners."""
-MOST_PARTIAL: Final = 4096
-"""Partial messages of a group."""
+LARGEST: Final = 1 << 30  # bytes of the largest message
+MOST_SPANS: Final = 1024  # pieces of a partial message that do not touch: there is one, and another for each view with joiners
+MOST_PARTIAL: Final = 4096  # partial messages of a group
 _LAYER: Final = "fragmentation"
 
 
@@ -237,8 +234,7 @@ class _Outgoing:
         self.first = batch.first
         self.body = batch.body
         self.is_back = is_back
-        self.end = end
-        """What is to be done when the message is back: leave the group, or close it."""
+        self.end = end  # what is to be done when the message is back: leave the group, or close it
         self.refused = False
         """Whether the protocol asked for more and got nothing, so that it has to be told when there is something."""
         self._untaken = deque([(0, len(batch.body))] if not is_back else ())
@@ -282,10 +278,8 @@ class _Partial:
         self.first = first
         self.missing = total
         self._total = total
-        self._chunks: dict[int, bytearray] = {}
-        """By where they begin."""
-        self._ends: dict[int, int] = {}
-        """Where the one begins that ends there."""
+        self._chunks: dict[int, bytearray] = {}  # by where they begin
+        self._ends: dict[int, int] = {}  # where the one begins that ends there
 
     def add(self, batch: Batch) -> bool:
         """False: it is no fragment of this message, or cannot be beside what is here."""

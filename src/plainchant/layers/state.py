@@ -12,12 +12,11 @@ reconciled by the application, which sees the parts in the view.) Joiner and don
 independently, and no other member has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`) after the
 view and before whatever comes later. Each joiner of a view has a *transfer* of its own.
 
-**The joiner holds back.** Its first view passes at once; everything later is held in order until the state is complete,
-then comes :meth:`Keeper.state_arrived`, then what was held. A donor may itself still wait for its state. Then the view
-is among what it holds, and its application is asked when the view's turn comes: the cut is the same, only later. It waits for
-a member that joined before it, so processes never wait for each other in a circle. A process that asks to leave does so when its
-state is complete, because others may have delivered what it holds. (If another member closes the group first, what is held is
-dropped.)
+**The joiner holds back.** Its first view passes at once; everything later is held in order until the state is complete, then
+comes :meth:`Keeper.state_arrived`, then what was held. A donor may itself still wait for its state. Then the view is among what
+it holds, and its application is asked when the view's turn comes: the cut is the same, only later. It waits for a member that
+joined before it, so processes never wait for each other in a circle. A process that asks to leave does so when its state is
+complete, because others may have delivered what it holds. (If another member closes the group first, what is held is dropped.)
 
 **A process that forms a group needs no state**: it calls ``join`` with ``Form`` or ``Propose``, one that joins with ``Join``.
 
@@ -67,16 +66,13 @@ from ..core.model import (
 )
 from .state_parts import IncomingState, OutgoingState, StateAsk, StateLost, StatePart, StateWait
 
-STATE_LOST: Final = "state lost"
-"""The code of the reason for which a joiner halts that cannot get its state."""
+STATE_LOST: Final = "state lost"  # the code of the reason for which a joiner halts that cannot get its state
 
 _LAYER: Final = "state"
 _SLOWEST_RETRY: Final = 1 * SECOND
 _EQUAL_ACKNOWLEDGEMENTS: Final = 3
-LARGEST_STATE: Final = 1 << 34
-"""Bytes of the largest state that a joiner takes, with something for each chunk."""
-MOST_HELD: Final = 1 << 30
-"""Bytes of messages that a joiner holds back while it waits for its state."""
+LARGEST_STATE: Final = 1 << 34  # bytes of the largest state that a joiner takes, with something for each chunk
+MOST_HELD: Final = 1 << 30  # bytes of messages that a joiner holds back while it waits for its state
 
 
 # --- the application's side -----------------------------------------------------------------------------------------
@@ -146,8 +142,7 @@ class StateTransfer(Layer):
         self._incoming: dict[GroupId, IncomingState] = {}
         self._arrived: dict[GroupId, tuple[ProcessId, int, int]] = {}
         """Where our state came from, at which view, in how many parts: its donor may not know yet that we have it all."""
-        self._lost: Reason | None = None
-        """Why this process is about to halt, when it has left the groups in ``_leaving``."""
+        self._lost: Reason | None = None  # why this process is about to halt, when it has left the groups in `_leaving`
         self._leaving: dict[GroupId, None] = {}
         self._outgoing: dict[int, OutgoingState] = {}
         self._transfers = 0

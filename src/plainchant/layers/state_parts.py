@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from ..core.model import PACK_OVERHEAD, GroupId, Number, Packet, ProcessId, View
 
-AHEAD: Final = 1024
-"""Parts this far beyond a gap are not kept: no donor has that many under way."""
+AHEAD: Final = 1024  # parts this far beyond a gap are not kept: no donor has that many under way
 
 
 class StateAsk(Packet, frozen=True, array_like=True, gc=False, tag=110):
@@ -78,27 +77,20 @@ class IncomingState:
     )
 
     def __init__(self, group: GroupId) -> None:
-        self.group = group
-        """The group's name in the packets of donor and joiner."""
-        self.name = group
-        """The group's name now."""
+        self.group = group  # the group's name in the packets of donor and joiner
+        self.name = group  # the group's name now
         self.view: View | None = None
         self.donor: ProcessId = ""
-        self.received = 0
-        """All parts up to this one are here."""
+        self.received = 0  # all parts up to this one are here
         self.chunks: list[bytes] = []
         self.bytes = 0
         self.is_complete = False
-        self.unanswered = 0
-        """Expiries of the timer since the donor was heard."""
+        self.unanswered = 0  # expiries of the timer since the donor was heard
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.held_bytes = 0
-        self.pieces = 0
-        """Number of pieces received."""
-        self.end: Callable[[GroupId], None] | None = None
-        """What to do when the state is complete: leave the group, or close it."""
-        self.lost = False
-        """The state is lost: this process is leaving the group."""
+        self.pieces = 0  # number of pieces received
+        self.end: Callable[[GroupId], None] | None = None  # what to do when the state is complete: leave the group, or close it
+        self.lost = False  # the state is lost: this process is leaving the group
         self._later: dict[int, StatePart] = {}
         self._pieces: list[bytes] = []
 
@@ -156,24 +148,19 @@ class OutgoingState:
     def __init__(self, transfer: int, view: View, joiner: ProcessId, delay: int) -> None:
         self.transfer = transfer
         self.view = view
-        self.name = view.group
-        """The group's name now."""
+        self.name = view.group  # the group's name now
         self.joiner = joiner
-        self.asked = False
-        """Whether the joiner has its view: before that it cannot take parts."""
+        self.asked = False  # whether the joiner has its view: before that it cannot take parts
         self.closed = False
         self.failure: str | None = None
         self.bytes = 0
-        self.backlog = 0
-        """Bytes that the joiner does not have yet, with something for each chunk."""
+        self.backlog = 0  # bytes that the joiner does not have yet, with something for each chunk
         self.under_way: dict[int, StatePart] = {}
         self.equal_acknowledgements = 0
         self.delay = delay
-        self.timed = False
-        """Whether the timer runs."""
+        self.timed = False  # whether the timer runs
         self._chunks: deque[bytes] = deque()
-        self._offset = 0
-        """Where the unsent rest of the first chunk begins."""
+        self._offset = 0  # where the unsent rest of the first chunk begins
         self._made = 0
         self._made_last = False
 

@@ -71,14 +71,10 @@ _MAY_HAVE: Final[dict[str, tuple[str, ...]]] = {
     "busy": (),
     "disk": ("room",),
 }
-_IN_MEMORY: Final = ("module", "slow")
-"""Faults of common memory."""
-_ON_NETWORK: Final = ("partition", "cut", "clog", "loss", "omit", "lan", "heal")
-"""Faults of packets."""
-_ON_NODES: Final = ("node", "processor")
-"""Faults of more than one process."""
-_PROPOSES: Final = ("form", "refuse", "close", "rename")
-"""Faults that need a protocol whose processes form groups while they run."""
+_IN_MEMORY: Final = ("module", "slow")  # faults of shared memory
+_ON_NETWORK: Final = ("partition", "cut", "clog", "loss", "omit", "lan", "heal")  # faults of packets
+_ON_NODES: Final = ("node", "processor")  # faults of more than one process
+_PROPOSES: Final = ("form", "refuse", "close", "rename")  # faults that need a protocol whose processes form groups while they run
 _WAIT: Final = "the others would wait for the lost member for ever"
 assert _NEEDS.keys() == FAULTS.keys() == _MAY_HAVE.keys()
 
@@ -288,8 +284,7 @@ class _Check:
             self._process(link.target, (*path, "target"))
             if not link.source and not link.target:
                 self.reader.fail(
-                    path,
-                    "a [[network.link]] needs a source, a target or both; what holds for all links goes into [network]",
+                    path, "a [[network.link]] needs a source, a target or both; what holds for all links goes into [network]"
                 )
 
     # --- workload ---
@@ -302,8 +297,7 @@ class _Check:
         self._no_senseless_zero(path)
         if workload.closed and workload.rate:
             self.reader.fail(
-                (*path, "closed"),
-                "a workload is an open loop (rate) or a closed one (closed), not both; leave one of them out",
+                (*path, "closed"), "a workload is an open loop (rate) or a closed one (closed), not both; leave one of them out"
             )
         if workload.size == 0:
             self.reader.fail((*path, "size"), "size must be at least 1 byte")
@@ -367,8 +361,7 @@ class _Check:
         ):
             if key in table and table[key] == 0:
                 self.reader.fail(
-                    (*path, key),
-                    f"{key} must be above 0; leave it out to {without}, or write workload = [] for no messages",
+                    (*path, key), f"{key} must be above 0; leave it out to {without}, or write workload = [] for no messages"
                 )
 
     # --- faults ---

@@ -171,8 +171,7 @@ FAULTS = {
     "busy": "the process gets only a share of a processor for `length`: it is stopped, in turns, for `rate` of the time",
     "disk": "the disk that the process records on is full, but for `room` bytes; it halts when it can record nothing more",
 }
-SLICE: Final = 20 * MS
-"""A process that is busy is stopped, and goes on, once in such a time."""
+SLICE: Final = 20 * MS  # a process that is busy is stopped, and goes on, once in such a time
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -202,9 +201,7 @@ class Fault:
     )
     packet: str = parameter("", "omit: the kind of packet, one of the protocol's; empty: any")
     count: int = parameter(
-        1,
-        "omit: packets that are dropped; sluggish: so many messages of a group wait when the protocol is told of it",
-        minimum=1,
+        1, "omit: packets that are dropped; sluggish: so many messages of a group wait when the protocol is told of it", minimum=1
     )
     offset: int = parameter(0, "step: how far the clock jumps (may be negative)", unit="duration")
     module: int = parameter(0, "module: which one, counted from 1", minimum=0)

@@ -19,8 +19,7 @@ from ..core.model import Declared, Duration, ScenarioError, UsageError, declarat
 from .locate import Path, lines
 from .model import Delay
 
-_LONGEST = 2**62
-"""Trace columns are 64-bit nanoseconds; a longer duration could not be added to another one."""
+_LONGEST = 2**62  # trace columns are 64-bit nanoseconds; a longer duration could not be added to another one
 
 
 def hints(cls: type[Any]) -> dict[str, Any]:
@@ -192,8 +191,7 @@ class Reader:
         kinds = [key for key in table if key != "minimum"]
         if len(kinds) != 1 or ("minimum" in table and kinds != ["exponential"]):
             self.fail(
-                path,
-                f'{dotted(path)} must be "1ms", {{uniform = ["1ms", "5ms"]}} or {{exponential = "2ms", minimum = "1ms"}}',
+                path, f'{dotted(path)} must be "1ms", {{uniform = ["1ms", "5ms"]}} or {{exponential = "2ms", minimum = "1ms"}}'
             )
         kind = kinds[0]
         inside = (*path, kind)

@@ -62,8 +62,7 @@ from .summary import Summary
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SHUTDOWN: Final = 30 * SECOND
-"""What a program gets, besides the time to leave, to end after it was cancelled."""
+_SHUTDOWN: Final = 30 * SECOND  # what a program gets, besides the time to leave, to end after it was cancelled
 
 
 # --- what comes out ---------------------------------------------------------------------------------------------------
@@ -149,8 +148,7 @@ class _Simulation(Simulation):
         self.programs: list[Program] = []
         self._handled: dict[str, int] = {}
         self._closing = False
-        self._resting = False
-        """Whether all programs have ended, and their processes, which cannot leave, come to rest."""
+        self._resting = False  # whether all programs have ended, and their processes, which cannot leave, come to rest
         self._recorded: Summary | None = None
 
     @property

@@ -23,15 +23,9 @@ from ..scenario.read import Reader, dotted, hints
 DEFAULT_GROUP: Final = "g"
 
 _LONGEST: Final = 2**62
-_OWN: Final = ("members", "later", "groups", "parameters")
-"""Keys that are more, or less, than their type says."""
+_OWN: Final = ("members", "later", "groups", "parameters")  # keys that are more, or less, than their type says
 _ONE: Final[dict[str, type[Any]]] = {"network": Network, "memory": Memory, "random": RandomFaults}
-_SEVERAL: Final[dict[str, type[Any]]] = {
-    "network.link": LinkOverride,
-    "workload": Workload,
-    "clock": Clock,
-    "fault": Fault,
-}
+_SEVERAL: Final[dict[str, type[Any]]] = {"network.link": LinkOverride, "workload": Workload, "clock": Clock, "fault": Fault}
 _TYPES: Final[dict[type[Any], dict[str, Any]]] = {}
 _DECLARED: Final[dict[type[Any], dict[str, Declared]]] = {}
 """Of each class that was checked, because working them out takes longer than all the rest."""

@@ -17,8 +17,7 @@ class ProcessClock:
     def __init__(self, offset: int = 0, drift: float = 0.0) -> None:
         self.offset = offset
         self.drift = drift
-        self.exact = not offset and not drift
-        """Whether it shows true time."""
+        self.exact = not offset and not drift  # whether it shows true time
 
     def read(self, now: int) -> int:
         return now + int(now * self.drift) + self.offset

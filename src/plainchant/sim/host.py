@@ -24,18 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from zlib import crc32
 
 from ..core.memory import Procedure
-from ..core.model import (
-    Batch,
-    Consent,
-    Due,
-    Invitation,
-    Pressure,
-    ProtocolError,
-    Reason,
-    Timer,
-    View,
-    format_duration,
-)
+from ..core.model import Batch, Consent, Due, Invitation, Pressure, ProtocolError, Reason, Timer, View, format_duration
 from ..core.process import DELIVER, SEND, TIMER, TOOK, Effect, Process
 from ..scenario.faults import Omission
 from ..scenario.outcome import EndState, ProcessEnd
@@ -107,10 +96,8 @@ class SimHost(Process):
         "work",
     )
 
-    application: Listener
-    """Set before the process starts."""
-    memory: SimMemory | None
-    """The shared memory of its node, if there is any."""
+    application: Listener  # set before the process starts
+    memory: SimMemory | None  # the shared memory of its node, if there is any
 
     def __init__(self, world: World, name: str, place: str, history: History, clock: ProcessClock) -> None:
         super().__init__(name, Random(f"{world.seed}/engine/{name}"), world.max_packet, world.kernel.now)
@@ -131,47 +118,35 @@ class SimHost(Process):
         self.local = self.now
         self.end = ProcessEnd("alive")
         self.receive: Callable[[str, Any], None] = self.engine.receive
-        self.watcher: Listener | None = None
-        """The application, if it wants to be told."""
-        self.watch_all = False
-        """Whether it is told of what others sent, too."""
-        self.listens = False
-        """Whether anything happens with a delivery beside its row."""
+        self.watcher: Listener | None = None  # the application, if it wants to be told
+        self.watch_all = False  # whether it is told of what others sent, too
+        self.listens = False  # whether anything happens with a delivery beside its row
         self.timers = Timers(world.kernel, self)
         self.processor = Processor(world.kernel, world.networks.settings, self.refresh, world.networks.core(place))
         # packets
         self._leaving: list[Effect] = []
-        self._charge = 0
-        """Packets that this turn has sent."""
-        self.owed = 0
-        """Packets of earlier turns that no row is charged with."""
-        self.packets_sent = 0
-        """Counted where the application wants to know."""
+        self._charge = 0  # packets that this turn has sent
+        self.owed = 0  # packets of earlier turns that no row is charged with
+        self.packets_sent = 0  # counted where the application wants to know
         self._to: Sequence[str] = ()
         self.last_route: Route | None = None
         self._routes: dict[tuple[str, ...], Route] = {}
-        self._routes_over: dict[tuple[int, tuple[str, ...]], Route] = {}
-        """Those over other networks than the first."""
+        self._routes_over: dict[tuple[int, tuple[str, ...]], Route] = {}  # those over other networks than the first
         # messages
         self._windows: dict[str, Window] = {}
         self.marks: dict[tuple[str, str], int] = {}
         self.sent = 0
         self.delivered = 0
         self.dropped = 0
-        self.unread: Unread | None = None
-        """What the application has not taken, while it takes nothing."""
-        self.work = 0
-        """Processor time that the application's next call takes."""
+        self.unread: Unread | None = None  # what the application has not taken, while it takes nothing
+        self.work = 0  # processor time that the application's next call takes
         self.notes_requests = world.request_rows
         # faults
-        self.refusing: dict[str, None] = {}
-        """Proposed groups that it does not agree to be in; an empty name stands for all."""
+        self.refusing: dict[str, None] = {}  # proposed groups that it does not agree to be in; an empty name stands for all
         self.countdown = 0
-        self.doom: dict[str, Any] = {}
-        """The fault that happens when the countdown ends."""
+        self.doom: dict[str, Any] = {}  # the fault that happens when the countdown ends
         self.mid_crash: Random | None = None
-        self.crashing = False
-        """Whether it crashes when the effects so far are performed."""
+        self.crashing = False  # whether it crashes when the effects so far are performed
         self.omissions: list[Omission] = []
         self.special = False
         self.refresh()

@@ -30,12 +30,9 @@ if TYPE_CHECKING:
     from .host import SimHost
     from .sends import SendTimes
 
-HOUSEKEEPING: Final = 512
-"""Heap entries between two rounds of housekeeping (flushing the trace, reporting progress)."""
-STANDSTILL: Final = 1_000_000
-"""So many heap entries at one instant mean that virtual time will never go on."""
-COLLECT: Final = 2_000_000
-"""Heap entries between two collections of cyclic garbage; engines make next to none."""
+HOUSEKEEPING: Final = 512  # heap entries between two rounds of housekeeping (flushing the trace, reporting progress)
+STANDSTILL: Final = 1_000_000  # heap entries at one instant after which virtual time counts as stuck
+COLLECT: Final = 2_000_000  # heap entries between two collections of cyclic garbage; engines make next to none
 
 Event = tuple[int, int, Any, Any, Any]
 
@@ -47,15 +44,12 @@ class Kernel:
 
     def __init__(self) -> None:
         self.now = 0
-        self.sends: SendTimes
-        """The rows of the latest delivery; set by the simulation."""
+        self.sends: SendTimes  # the rows of the latest delivery; set by the simulation
         self.heap: list[Event] = []
         self.order = count()
         self.running = False
-        self.events = 0
-        """Packet arrivals and timers that engines handled."""
-        self.interrupts: dict[type, int] = {}
-        """Packet arrivals that engines handled, by type of packet."""
+        self.events = 0  # packet arrivals and timers that engines handled
+        self.interrupts: dict[type, int] = {}  # packet arrivals that engines handled, by type of packet
         self.steps = 0
 
     def at(self, time: int, function: Callable[[Any], None], argument: Any = None) -> None:

@@ -76,8 +76,7 @@ class SimCopy:
         self._header = Header()
         self._connections: dict[int, Connection] = {}
         self._entries: dict[int, Entry] = {}
-        self._there: dict[int, Entry] = {}
-        """The entries that are not removed."""
+        self._there: dict[int, Entry] = {}  # the entries that are not removed
         self._sorted: tuple[tuple[int, Entry], ...] | None = ()
         self._data: dict[int, bytes] = {}
 
@@ -231,14 +230,10 @@ class _Running:
         self.random = random
         self.request: Any = None
         self.began = now
-        self.since = now
-        """When the request that is under way was due."""
-        self.due = now
-        """When the last request ought to have ended."""
-        self.token = 0
-        """Changes when a wait is begun or moved, so that older entries in the heap are void."""
-        self.seen: dict[str, int] = {}
-        """How many news there had been in each mailbox when it last looked."""
+        self.since = now  # when the request that is under way was due
+        self.due = now  # when the last request ought to have ended
+        self.token = 0  # changes when a wait is begun or moved, so that older entries in the heap are void
+        self.seen: dict[str, int] = {}  # the number of news in each mailbox when it last looked
 
 
 class SimMemory:
@@ -268,25 +263,17 @@ class SimMemory:
         self._timely = timely
         self._watch = watch
         self._send_length = send_length
-        self._hosts: dict[str, SimHost] = {}
-        """Every process that has started here, those that are no more among them."""
+        self._hosts: dict[str, SimHost] = {}  # every process that has started here, also those that have stopped
         self._modules = tuple(_Module() for _ in range(layout.copies))
         self.server = SimMailboxServer()
-        self._running: dict[str, dict[_Running, None]] = {}
-        """The procedures of each process."""
+        self._running: dict[str, dict[_Running, None]] = {}  # the procedures of each process
         self._random: dict[str, Random] = {}
-        self._slow: dict[str, tuple[int, int]] = {}
-        """Of processes that are slow: until when, and by how much."""
-        self._dying: dict[str, int] = {}
-        """Of processes that die while they send: how many operations they still do."""
-        self._told: dict[str, Failure] = {}
-        """Failures that everybody knows of."""
-        self._acting: dict[str, SimHost] = {}
-        """Processes that are elsewhere, and who is connected for them: they fail with him."""
-        self._news: dict[str, int] = {}
-        """How many news there have been in each mailbox."""
-        self._napping: dict[str, dict[_Running, None]] = {}
-        """Procedures that wait for news, by mailbox."""
+        self._slow: dict[str, tuple[int, int]] = {}  # of processes that are slow: until when, and by how much
+        self._dying: dict[str, int] = {}  # of processes that die while they send: how many operations they still do
+        self._told: dict[str, Failure] = {}  # failures that all processes know of
+        self._acting: dict[str, SimHost] = {}  # processes elsewhere, and the host connected for each: they fail with it
+        self._news: dict[str, int] = {}  # the number of news in each mailbox
+        self._napping: dict[str, dict[_Running, None]] = {}  # procedures that wait for news, by mailbox
 
     # --- what hosts and faults ask for ---
 

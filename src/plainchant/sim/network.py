@@ -19,9 +19,8 @@ that name the process as source or target apply to it. Partitions and the networ
 Links are between processes, not incarnations: ``p3#1`` has the links of ``p3``. Sizes matter only with a bandwidth:
 encoded bytes in wire mode, else the bytes of messages in the packet plus :data:`ESTIMATED_OVERHEAD`.
 
-**Several.** Where a protocol has several networks (``Placement.lans``), each is a :class:`SimNetwork` with the same settings
-and its own medium and links; :class:`Networks` is all of them. Faults that name processes are on all, one of kind ``lan`` is on
-one.
+**Several.** Where a protocol has several networks (``Placement.lans``), each is a :class:`SimNetwork` with the same settings and
+its own medium and links; :class:`Networks` is all of them. Faults that name processes are on all, one of kind ``lan`` is on one.
 """
 
 from __future__ import annotations
@@ -75,13 +74,7 @@ class Route:
     __slots__ = ("cost", "delay", "fast", "hosts", "names", "others", "own")
 
     def __init__(
-        self,
-        names: tuple[str, ...],
-        others: tuple[str, ...],
-        own: bool,
-        hosts: tuple[SimHost, ...],
-        delay: int | None,
-        cost: int,
+        self, names: tuple[str, ...], others: tuple[str, ...], own: bool, hosts: tuple[SimHost, ...], delay: int | None, cost: int
     ) -> None:
         self.names = names
         self.others = others
@@ -120,28 +113,23 @@ class SimNetwork:
         self, settings: Network, kernel: Kernel, random: Random, codec: Codec | None, *, loopback: bool = False, number: int = 1
     ) -> None:
         self.settings = settings
-        self.number = number
-        """Which it is of several, counted from 1."""
+        self.number = number  # which it is of several, counted from 1
         self._loopback = loopback
         self.counters = Counters()
         self.hosts: dict[str, SimHost] = {}
-        self._routed: dict[SimHost, None] = {}
-        """Processes that keep routes."""
+        self._routed: dict[SimHost, None] = {}  # processes that keep routes
         self._kernel = kernel
         self._random = random
         self._codec = codec if settings.wire else None
         self._calm = False
         self._faults: list[Fault] = []
         self._paths: dict[tuple[str, str], _Path] = {}
-        self._alike: _Path | None = None
-        """The path of every link, where all are alike."""
+        self._alike: _Path | None = None  # the path of every link, where all are alike
         self._link_free: dict[tuple[str, str], int] = {}
         self._cores = cores(settings.machines)
         self._medium_free = 0
-        self._claims: deque[int] = deque()
-        """When those that have claimed the medium get it, as far as that lies ahead."""
-        self._outgoing: dict[str, deque[int]] = {}
-        """When a process's packets get the medium, as far as that lies ahead."""
+        self._claims: deque[int] = deque()  # when those that have claimed the medium get it, as far as that lies ahead
+        self._outgoing: dict[str, deque[int]] = {}  # when a process's packets get the medium, as far as that lies ahead
 
     def core(self, place: str) -> Core:
         """What a new incarnation of a process runs on: its machine's, or one of its own."""

@@ -37,24 +37,13 @@ def cores(machines: Iterable[Iterable[str]]) -> dict[str, Core]:
 class Processor:
     """What a process has to do, and when it gets to it."""
 
-    __slots__ = (
-        "_core",
-        "_idle_again",
-        "_inbox",
-        "_kernel",
-        "_packets",
-        "_pumping",
-        "_settings",
-        "_token",
-        "paused_until",
-    )
+    __slots__ = ("_core", "_idle_again", "_inbox", "_kernel", "_packets", "_pumping", "_settings", "_token", "paused_until")
 
     def __init__(self, kernel: Kernel, settings: Network, idle_again: Callable[[], None], core: Core) -> None:
         self._kernel = kernel
         self._core = core
         self._settings = settings
-        self._idle_again = idle_again
-        """Called when the inbox has run empty."""
+        self._idle_again = idle_again  # called when the inbox has run empty
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...], bool, int]] = deque()
         self._packets = 0
         self._pumping = False

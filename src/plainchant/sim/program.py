@@ -24,16 +24,7 @@ from pathlib import Path
 from types import CoroutineType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from ..core.model import (
-    Batch,
-    Invitation,
-    PlainchantError,
-    Reason,
-    Stream,
-    UsageError,
-    View,
-    format_duration,
-)
+from ..core.model import Batch, Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
 from ..group import (
     LARGEST_MESSAGE,
     OUTGOING,
@@ -58,8 +49,7 @@ from .virtual_loop import VirtualLoop
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
 State: TypeAlias = Literal["returned", "raised", "cancelled", "crashed", "halted", "unfinished"]
 
-STANDSTILL: Final = 100_000
-"""So many rounds of a program's loop at one instant mean that virtual time will never go on."""
+STANDSTILL: Final = 100_000  # rounds of a program's loop at one instant after which virtual time counts as stuck
 _PACKAGE: Final = str(Path(__file__).resolve().parent.parent) + os.sep
 _ASYNCIO: Final = str(Path(asyncio.__file__).resolve().parent) + os.sep
 
@@ -112,13 +102,11 @@ class Terms:
     """What is the same for all programs of a run."""
 
     main: Main
-    as_mapping: bool
-    """``main`` gets all its groups by name."""
+    as_mapping: bool  # `main` gets all its groups by name
     timeout: float
     leave_timeout: float
     buffers: Buffers
-    agree: Callable[[Invitation], bool] | None = None
-    """Whether a program agrees to be in a group that is proposed to it."""
+    agree: Callable[[Invitation], bool] | None = None  # whether a program agrees to be in a group that is proposed to it
 
 
 class Program:
@@ -132,8 +120,7 @@ class Program:
         self._terms = terms
         self.name = host.me
         host.watch(self, all_messages=True)
-        self._received = 0
-        """Packets that its process has received."""
+        self._received = 0  # packets that its process has received
         self.groups: dict[str, Membership] = {}
         self._changes = True
         self._proposes = False
@@ -142,16 +129,14 @@ class Program:
         # What is abstract in it is refused: those methods are set when its class is made.
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
         self.keeper = StateEvents(self.groups, defer=host.defer, turn=self._turn)
-        self.over = False
-        """Nothing of it will run any more."""
+        self.over = False  # nothing of it will run any more
         self.outcome = Outcome("unfinished")
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._stoppable = True
         self._value: Any = None
         self._ended_at = 0
-        self._sizes: dict[str, deque[int]] = {}
-        """Of the messages that the protocol has not taken yet."""
+        self._sizes: dict[str, deque[int]] = {}  # of the messages that the protocol has not taken yet
         self._requests: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._scheduled = False
         self._armed: int | None = None

@@ -39,8 +39,7 @@ class ScriptedMemory(SimMemory):
         super().__init__(*settings, **more)
         self.flagged: dict[tuple[str, int, int], frozenset[str]] = {}
         """Who had a decision flag when a message was written: by sender, timestamp and copy."""
-        self.changed: Counter[tuple[str, str]] = Counter()
-        """How many operations of a process, by name, changed an entry."""
+        self.changed: Counter[tuple[str, str]] = Counter()  # how many operations of a process, by name, changed an entry
         self._script = script
         self._counted: Counter[str] = Counter()
 

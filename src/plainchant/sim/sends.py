@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 
 STRETCH: Final = 1024
 LONGEST: Final = 1 << 20
-RECENT: Final = 512
-"""Batches whose contents are remembered."""
+RECENT: Final = 512  # batches whose contents are remembered
 
-Part = tuple[int, int | None, int, int]
-"""Of one delivered message: seq, send time, digest, size."""
+Part = tuple[int, int | None, int, int]  # of one delivered message: seq, send time, digest, size
 
 
 class SendTimes:
@@ -69,14 +67,11 @@ class SendTimes:
         self.sender = ""
         self.now = 0
         self.local = 0
-        self.same: list[Effect] = [()]
-        """The effects of a turn that does nothing but deliver the same single message as the last."""
-        self.instant = -1
-        """When such a turn has the same row, at a process whose clock is exact; -1: never."""
+        self.same: list[Effect] = [()]  # the effects of a turn that does nothing but deliver the same single message as the last
+        self.instant = -1  # when such a turn has the same row, at a process whose clock is exact; -1: never
         self.row: tuple[Any, ...] | None = None
         self.rows: list[tuple[Any, ...]] = []
-        self.milestone = 0
-        """The last number in the batch at which progress is noted; 0 if there is none."""
+        self.milestone = 0  # the last number in the batch at which progress is noted; 0 if there is none
 
     def window(self, group: str, sender: str) -> Window:
         """The window of a sender, made when it sends first."""

@@ -99,14 +99,11 @@ class Simulation:
         self._kernel = Kernel()
         self._networks = self._make_networks(packets)
         self.hosts: list[SimHost] = []
-        self._incarnations: dict[str, int] = {}
-        """How many each process has had."""
-        self.latest: dict[str, SimHost] = {}
-        """The last incarnation of each process."""
+        self._incarnations: dict[str, int] = {}  # how many each process has had
+        self.latest: dict[str, SimHost] = {}  # the last incarnation of each process
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
         self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), self, scenario.random, halted)
-        self.memories = self._make_memories(watch)
-        """Shared memory by node; where there are no nodes, under an empty name."""
+        self.memories = self._make_memories(watch)  # shared memory by node; where there are no nodes, under an empty name
         self._start_detail = self._describe_start()
         judged = "progress" in self._start_detail["promises"]
         room = self.description.placement.room
@@ -131,8 +128,7 @@ class Simulation:
         self._clocks: dict[str, ProcessClock] = {}
         self._agreeing = self._find_agreeing() if self.memories and self.timely else (0, 0)
         self._entered: dict[str, dict[str, None]] = {}
-        self._names: dict[str, str] = {}
-        """What groups were renamed to; nothing if they were closed."""
+        self._names: dict[str, str] = {}  # what groups were renamed to; nothing if they were closed
         self._sources: list[Source] = []
         self._faults = schedule_of(scenario, self.description, self.parameters)
         unnoticed = scenario.memory.detection if self.memories else 0

@@ -12,12 +12,10 @@ class Unread:
     __slots__ = ("calls", "counts", "full", "most", "until")
 
     def __init__(self, most: int) -> None:
-        self.most = most
-        """From this number of unread messages of a group on, the protocol is told that there is no room."""
+        self.most = most  # from this number of unread messages of a group on, the protocol is told that there is no room
         self.until = 0
         self.counts: dict[str, int] = {}
-        self.full: dict[str, None] = {}
-        """Groups with too many unread messages."""
+        self.full: dict[str, None] = {}  # groups with too many unread messages
         self.calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
     def add(self, group: str, count: int) -> bool:

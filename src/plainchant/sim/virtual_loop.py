@@ -11,9 +11,8 @@ Tasks and asynchronous generators that are left over are ended in the order in w
 output, and no thread: what would need either is refused.
 
 **A crash runs nothing.** The tasks of a crashed process stay as they are for ever: no ``finally``, no ``except``, no
-cancellation. Python can only discard a suspended coroutine by running its ``finally`` blocks, so they are not discarded: they
-are laid to rest in a list that outlives even the interpreter's own tidying up. What they hold of the simulation is cut off
-before.
+cancellation. Python can only discard a suspended coroutine by running its ``finally`` blocks, so they are not discarded: they are
+laid to rest in a list that outlives even the interpreter's own tidying up. What they hold of the simulation is cut off before.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ from ..core.model import SECOND, UsageError
 
 _Result = TypeVar("_Result")
 _Arguments = TypeVarTuple("_Arguments")
-_CANCELLED_TIMERS: Final = 100
-"""With more cancelled timers than this, and more than half of all, they are swept out."""
+_CANCELLED_TIMERS: Final = 100  # with more cancelled timers than this, and more than half of all, they are swept out
 
 _AT_REST: Final[list[Any]] = []
 
@@ -70,8 +68,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._task_factory: Any = None
         self._exception_handler: Any = None
         self._stopped = False
-        self.handled = 0
-        """Callbacks that have run."""
+        self.handled = 0  # callbacks that have run
         self.slow_callback_duration = 0.1
 
     # --- what the driver calls --------------------------------------------------------------------------------------
@@ -158,20 +155,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
-        self,
-        delay: float,
-        callback: Callable[[Unpack[_Arguments]], object],
-        *args: *_Arguments,
-        context: Context | None = None,
+        self, delay: float, callback: Callable[[Unpack[_Arguments]], object], *args: *_Arguments, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
-        self,
-        when: float,
-        callback: Callable[[Unpack[_Arguments]], object],
-        *args: *_Arguments,
-        context: Context | None = None,
+        self, when: float, callback: Callable[[Unpack[_Arguments]], object], *args: *_Arguments, context: Context | None = None
     ) -> asyncio.TimerHandle:
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         now = self._clock()

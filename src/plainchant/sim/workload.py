@@ -100,8 +100,7 @@ class Source:
         self._pending = False
         self._refilled = -1
         self.stopped = False
-        self.stream = stream
-        """The name of its stream, where its messages have a deadline."""
+        self.stream = stream  # the name of its stream, where its messages have a deadline
 
     @property
     def greedy(self) -> bool:

@@ -22,27 +22,20 @@ class World:
     kernel: Kernel
     networks: Networks
     sends: SendTimes
-    stopped: Callable[[SimHost], None]
-    """Called when a process has stopped for ever."""
+    stopped: Callable[[SimHost], None]  # called when a process has stopped for ever
     entered: Callable[[SimHost, str], None]
     """Called when a process is in a group that it was not made to enter: it proposed the group, or was invited."""
     renamed: Callable[[SimHost, str, str, int], None]
     """Called when a group of a process has another name: the old, the new, and what is added to the numbers that its messages
     which wait would have had."""
-    max_packet: int
-    """Bytes of messages that go together."""
+    max_packet: int  # bytes of messages that go together
     memory_of: Callable[[str], SimMemory | None] = lambda place: None
     """The common memory of a process's node, if the protocol is one on it."""
-    views: bool = True
-    """Whether views are written into the trace."""
-    only_send: frozenset[str] = frozenset()
-    """Processes that are in groups without receiving anything there."""
-    admits: bool = False
-    """Whether the protocol, with its parameters, can guarantee deadlines."""
-    tolerate: bool = False
-    """An engine that raises halts its process, and the run goes on."""
-    accept_rows: bool = False
-    """Write an ``accept`` row when a message enters the queue."""
+    views: bool = True  # whether views are written into the trace
+    only_send: frozenset[str] = frozenset()  # processes that are in groups without receiving anything there
+    admits: bool = False  # whether the protocol, with its parameters, can guarantee deadlines
+    tolerate: bool = False  # an engine that raises halts its process, and the run goes on
+    accept_rows: bool = False  # write an `accept` row when a message enters the queue
     request_rows: bool = False
     """Write a ``request`` row when a process is asked to enter or leave a group, and a ``fault`` row when faults are over: what
     ``progress`` needs, where the protocol promises it."""

@@ -55,13 +55,10 @@ class CollectedProcess:
 
     run: str
     process: str
-    rows: int
-    """In the trace."""
+    rows: int  # in the trace
     ending: Ending
-    torn: int
-    """Bytes at the end that are no whole block: a write that a kill interrupted, or one still under way."""
-    missing: int
-    """Rows at the beginning that are gone with old files."""
+    torn: int  # bytes at the end that are no whole block: a write that a kill interrupted, or one still under way
+    missing: int  # rows at the beginning that are gone with old files
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,10 +66,8 @@ class CollectSummary:
     """What was made of all spools, in the order (run, process)."""
 
     processes: tuple[CollectedProcess, ...]
-    events: dict[str, int]
-    """Rows of each kind, in the order of kinds."""
-    empty: tuple[Path, ...]
-    """Spools of processes that were stopped before they had recorded anything; they are not in the trace."""
+    events: dict[str, int]  # rows of each kind, in the order of kinds
+    empty: tuple[Path, ...]  # spools of processes that were stopped before they had recorded anything; they are not in the trace
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -198,8 +193,7 @@ class _Survey:
         self.last_time = 0
         self.sent: dict[tuple[str, str], _Sent] = {}
         self._final: Ending | None = None
-        self._groups: set[str] = set()
-        """Those it takes part in."""
+        self._groups: set[str] = set()  # those it takes part in
         self._left = False
         for block in progress.blocks(reader):
             self._add(block)
@@ -248,24 +242,21 @@ class _Part(NamedTuple):
     seq: int | None
     rank: int | None
     sizes: int | bytes = 0
-    digests: bytes | None = None
-    """None if it is one row, and not about a message's contents."""
+    digests: bytes | None = None  # None if it is one row, and not about a message's contents
 
     @property
     def rows(self) -> int:
         return 1 if self.digests is None else len(self.digests) // DIGEST_BYTES
 
 
-_COMMON: Final = _Part._fields[:7]
-"""The columns that are the same in all rows of a part, or nearly: ``seq`` is counted on."""
+_COMMON: Final = _Part._fields[:7]  # the columns that are the same in all rows of a part, or nearly: `seq` is counted on
 
 
 class _Run(NamedTuple):
     """What all histories of a run share."""
 
     sent: dict[tuple[str, str], _SentTimes]
-    whole: bool
-    """All of them have their beginning."""
+    whole: bool  # all of them have their beginning
 
 
 def _expand(

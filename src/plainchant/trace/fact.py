@@ -21,8 +21,7 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     process: str
     index: int
     kind: str
-    time: int
-    """By the process's own clock, ns."""
+    time: int  # by the process's own clock, ns
     group: str | None = None
     view: int | None = None
     sender: str | None = None
@@ -33,10 +32,8 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     deadline: int | None = None
     true_time: int | None = None
     sent: int | None = None
-    digests: tuple[int, ...] | None = None
-    """One for each message; None where there are none."""
-    size: int | None = None
-    """Bytes of the (largest) message."""
+    digests: tuple[int, ...] | None = None  # one for each message; None where there are none
+    size: int | None = None  # bytes of the (largest) message
 
 
 _COLUMNS: Final = (

@@ -32,8 +32,7 @@ from .fact import Fact
 from .schema import FINAL_KINDS
 from .spool import ALL_BITS, BLOCK, FORMAT, MAGIC, SUFFIX, Accepted, Block, Delivered, Header, Other, Record, Sent
 
-ROUND_BYTES: Final = 4 * 1024 * 1024
-"""Of one spool in one round; at least one block."""
+ROUND_BYTES: Final = 4 * 1024 * 1024  # of one spool in one round; at least one block
 MOST_SPOOLS: Final = 1_000
 MOST_PROBLEMS: Final = 50
 
@@ -48,8 +47,7 @@ class Follower:
         self.directory = Path(directory)
         self._round_bytes = round_bytes
         self._tails: dict[Path, Tail] = {}
-        self.problems: list[str] = []
-        """What could not be followed, in sentences."""
+        self.problems: list[str] = []  # what could not be followed, in sentences
 
     def poll(self) -> list[Fact]:
         """One round: everything that is new, spool by spool, each in its order."""

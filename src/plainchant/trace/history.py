@@ -44,8 +44,7 @@ class History:
         self.process = process
         self.rows: list[Row] = []
         self.packets: dict[int, int] = {}
-        self.first = 0
-        """The index of ``rows[0]``: the number of rows that were written and cleared before."""
+        self.first = 0  # the index of `rows[0]`: the number of rows that were written and cleared before
 
     def clear(self) -> None:
         """Forgets the rows, in place: hosts hold references to the containers."""

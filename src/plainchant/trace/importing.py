@@ -26,14 +26,11 @@ from .importing_lines import Lines, Said
 from .importing_mapping import ImportProblem, Mapping
 from .schema import FINAL_KINDS, MESSAGE_KINDS
 
-_Key: TypeAlias = tuple[str, str, str, str]
-"""run, group, sender, the log's id"""
+_Key: TypeAlias = tuple[str, str, str, str]  # run, group, sender, the log's id
 
-_UNKNOWN: Final = "unknown"
-"""The sender of a message that no line tells the sender of."""
+_UNKNOWN: Final = "unknown"  # the sender of a message that no line tells the sender of
 
-_STEP_NS: Final = 1000
-"""Without times in the log, lines are a microsecond apart."""
+_STEP_NS: Final = 1000  # without times in the log, lines are a microsecond apart
 
 _FLUSH_EVERY: Final = 4096
 _WARNED: Final = 10
@@ -45,8 +42,7 @@ class Imported:
 
     lines: int
     ignored: int
-    events: dict[str, int]
-    """How many of each kind."""
+    events: dict[str, int]  # how many of each kind
     processes: list[str]
     runs: list[str]
     warnings: list[str]
@@ -292,8 +288,7 @@ class _State:
         self.views: dict[str, int] = {}
         self.groups: dict[str, None] = {}
         self.final: str | None = None
-        self.has_left = False
-        """Whether it has left the last group that it was in: that ends a history too."""
+        self.has_left = False  # whether it has left the last group that it was in: that ends a history too
 
     def note(self, said: Said) -> None:
         if said.kind in FINAL_KINDS:

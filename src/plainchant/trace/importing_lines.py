@@ -10,8 +10,7 @@ from zlib import crc32
 
 from .importing_mapping import MEANT, ImportProblem, Mapping
 
-_SHOWN: Final = 5
-"""So many lines that match nothing are shown; the others are counted."""
+_SHOWN: Final = 5  # lines that match nothing and are shown; the others are counted
 
 _PLAIN: Final = frozenset({"run", "time", "process", "kind", "group", "sender", "id", "view"})
 

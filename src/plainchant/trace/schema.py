@@ -1,9 +1,8 @@
 """What a trace is: its columns, its version, its kinds of event, and how something wrong with it is reported.
 
-A trace is one table, one row an event. A row's place is (run, process, index); a process's rows of one run, in the
-order of their index, are its *history*. Columns and kinds that are not listed here are kept and ignored, so that other
-writers can add their own; a listed column that is missing is an error, because nobody could tell "never happened" from
-"not recorded".
+A trace is one table, one row an event. A row's place is (run, process, index); a process's rows of one run, in the order of their
+index, are its *history*. Columns and kinds that are not listed here are kept and ignored, so that other writers can add their
+own; a listed column that is missing is an error, because nobody could tell "never happened" from "not recorded".
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ REQUIRED: Final = ("run", "process", "index", "time", "kind")
 MESSAGE_KINDS: Final = frozenset({"send", "deliver"})
 """Events that are about a message: without group, sender and seq they say nothing."""
 
-FINAL_KINDS: Final = frozenset({"crash", "end"})
-"""Nothing happens at a process after one of these."""
+FINAL_KINDS: Final = frozenset({"crash", "end"})  # nothing happens at a process after one of these
 
 VERIFIED_KINDS: Final = ("start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault")
 """Kinds that every verifier understands."""

@@ -43,8 +43,7 @@ import msgspec
 from ..core.model import TraceError, UsageError
 
 MAGIC: Final = b"plainchant.spool\n"
-FORMAT: Final = 1
-"""The version of the format of spools; the trace that is made of them has a version of its own."""
+FORMAT: Final = 1  # the version of the format of spools; the trace that is made of them has a version of its own
 SUFFIX: Final = ".spool"
 ROTATE: Final = 64 * 1024 * 1024
 
@@ -52,10 +51,8 @@ BLOCK: Final = struct.Struct("<III")
 ALL_BITS: Final = 0xFFFFFFFF
 
 
-Code: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-"""A name, by its number."""
-Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""What fits into a column of a trace."""
+Code: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]  # a name, by its number
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what fits into a column of a trace
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -64,15 +61,11 @@ class Header(msgspec.Struct, frozen=True):
     version: int
     run: str
     process: str
-    booted: int
-    """When the spool was begun, ns since 1970: the same in all files of a spool."""
+    booted: int  # when the spool was begun, ns since 1970: the same in all files of a spool
     file: int
-    index: int
-    """The index of the first row in this file."""
-    order: Literal["little", "big"]
-    """Of the bytes in ``sizes`` and ``digests``."""
-    names: list[str]
-    """The names that records mean by 0, 1, 2, ...; the blocks add theirs."""
+    index: int  # the index of the first row in this file
+    order: Literal["little", "big"]  # of the bytes in `sizes` and `digests`
+    names: list[str]  # the names that records mean by 0, 1, 2, ...; the blocks add theirs
 
 
 class Sent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=0):
@@ -84,8 +77,7 @@ class Sent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=0):
     first: Int64
     sizes: int | bytes
     digests: bytes
-    deadline: Int64 | None = None
-    """When they have to be delivered, by the clock that ``time`` is of."""
+    deadline: Int64 | None = None  # when they have to be delivered, by the clock that `time` is of
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
@@ -185,8 +177,7 @@ class Spool:
     ) -> None:
         if rotate < 1 or keep < 0:
             raise UsageError(f"a spool cannot have rotate={rotate} and keep={keep}; rotate is at least 1, keep at least 0")
-        self.directory = Path(directory, file_name(run), file_name(process))
-        """Where the files of this process are."""
+        self.directory = Path(directory, file_name(run), file_name(process))  # where the files of this process are
         self._run = run
         self._process = process
         self._rotate = rotate
@@ -200,8 +191,7 @@ class Spool:
         self._files = 0
         self._file = -1
         self._written = 0
-        self.bytes_written = 0
-        """In all files together."""
+        self.bytes_written = 0  # in all files together
         self._problem = ""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)

@@ -23,8 +23,7 @@ import msgspec
 from ..core.model import TraceError
 from .spool import ALL_BITS, BLOCK, FORMAT, MAGIC, SUFFIX, Block, Delivered, Header, Other, Record
 
-DIGEST_BYTES: Final = 4
-"""Of each size and each digest in a record."""
+DIGEST_BYTES: Final = 4  # of each size and each digest in a record
 
 
 class _Version(msgspec.Struct):
@@ -43,10 +42,8 @@ class SpoolBlock(NamedTuple):
 
     block: Block
     names: Sequence[str]
-    rows: int
-    """How many rows its records stand for."""
-    read: int
-    """Bytes of the spool up to the end of this block."""
+    rows: int  # how many rows its records stand for
+    read: int  # bytes of the spool up to the end of this block
 
 
 class _File(NamedTuple):

@@ -69,8 +69,7 @@ class _Row(NamedTuple):
     at: int
     run: str
     process: str
-    place: int
-    """Its index in the history (tuples have a method of that name)."""
+    place: int  # its index in the history (tuples have a method of that name)
     kind: str | None
     group: str | None
     view: int | None

@@ -226,8 +226,7 @@ def write_table(table: pa.Table, path: str | Path) -> None:
 def convert(histories: Sequence[History]) -> pa.Table:
     """The rows of these histories, one history after the other, as a table.
 
-    Strings are dictionary-encoded (``.cast(SCHEMA)`` makes them plain). Raises TraceError if a value does not fit its
-    column.
+    Strings are dictionary-encoded (``.cast(SCHEMA)`` makes them plain). Raises TraceError if a value does not fit its column.
     """
     lengths = [len(history.rows) for history in histories]
     count = sum(lengths)
@@ -285,8 +284,7 @@ def _file_schema() -> pa.Schema:
     return pa.schema(fields)
 
 
-FILE_SCHEMA: Final = _file_schema()
-"""What ``convert`` makes and files are written from."""
+FILE_SCHEMA: Final = _file_schema()  # what `convert` makes and files are written from
 _FILE_METADATA: Final = {VERSION_KEY.decode(): str(TRACE_VERSION)}
 
 

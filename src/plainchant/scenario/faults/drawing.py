@@ -41,20 +41,16 @@ _KINDS: Final = (
     "disk",
 )
 _FOREVER: Final = 1 << 62
-_CLOG: Final = 20 * MS
-"""Mean delay that a slow link adds."""
-_SHARES: Final = (0.5, 0.75, 0.9)
-"""Shares of the time for which a busy process is stopped."""
-_ROOM: Final = 4096
-"""Bytes; a full disk has room for fewer than this: some blocks of a trace, or a part of one."""
+_CLOG: Final = 20 * MS  # mean delay that a slow link adds
+_SHARES: Final = (0.5, 0.75, 0.9)  # shares of the time for which a busy process is stopped
+_ROOM: Final = 4096  # bytes; a full disk has room for fewer than this: some blocks of a trace, or a part of one
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Units:
     """What can fail besides processes: the nodes and processors of members, and networks."""
 
-    nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """The node of each member; empty where there are no nodes."""
+    nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the node of each member; empty where there are no nodes
     processors: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lans: int = 1
 
@@ -107,8 +103,7 @@ class _Absence:
     process: str
     start: int
     end: int
-    counts: bool = True
-    """For ``most_lost``."""
+    counts: bool = True  # for `most_lost`
 
 
 class _Schedule:
@@ -297,8 +292,7 @@ class _Schedule:
 def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...], units: Units) -> list[_Absence]:
     """The absences that the scenario's own faults cause."""
     absences: list[_Absence] = []
-    cut_off: list[_Absence] = []
-    """Absences that a heal ends."""
+    cut_off: list[_Absence] = []  # absences that a heal ends
     for fault in sorted(faults, key=lambda fault: fault.at):
         end = fault.at + fault.length if fault.length else _FOREVER
         if fault.kind in ("crash", "leave", "disk"):

@@ -32,8 +32,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from ...core.model import MS, UsageError
 from ..model import Fault, RandomFaults
 
-P = TypeVar("P")
-"""A process, as its host knows it."""
+P = TypeVar("P")  # a process, as its host knows it
 P_co = TypeVar("P_co", covariant=True)
 Action: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 State: TypeAlias = Literal["gone", "alive", "leaving", "stopped"]
@@ -151,10 +150,8 @@ class Injector(Generic[P]):
         self._rates = rates
         self._returning = returning
         self._over = False
-        self._waiting: dict[str, Fault] = {}
-        """Restarts of processes that have yet to leave, by place."""
-        self.returns: dict[str, int] = {}
-        """When halted processes come back, by place."""
+        self._waiting: dict[str, Fault] = {}  # restarts of processes that have yet to leave, by place
+        self.returns: dict[str, int] = {}  # when halted processes come back, by place
         self.skipped: list[tuple[Fault, str]] = []
         self.actions: Final[Mapping[str, Callable[[Fault], Awaitable[None]]]] = {
             "crash": self._crash,
