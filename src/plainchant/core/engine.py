@@ -65,9 +65,8 @@ class Host(Protocol):
         """The process's clock in ns, which may be off, drift and step."""
 
     def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
-        """The next messages to send, numbered from now on: at most ``max_bytes`` of them and at most ``most``
-        (0: no limit), or None. The host records their ``send``. With a ``stream`` (see ``admitted``): its next messages; else
-        the next of those that belong to none."""
+        """The next messages to send, numbered from now on: at most ``max_bytes`` of them and at most ``most`` (0: no limit), or
+        None. The host records their ``send``. With a ``stream`` (see ``admitted``): its next messages; else those of none."""
 
     def peek(self, group: GroupId, stream: str = "") -> Due | None:
         """The message that ``take`` would give next, which stays where it is; None: there is none."""
@@ -167,39 +166,8 @@ class Engine:
         return None
 
 
-_HOST_CALLS: Final = (
-    "clock",
-    "take",
-    "peek",
-    "admitted",
-    "rejected",
-    "send",
-    "set_timer",
-    "cancel_timer",
-    "deliver",
-    "install",
-    "left",
-    "invited",
-    "refused",
-    "renamed",
-    "stable",
-    "record",
-    "halt",
-    "spawn",
-    "report",
-)
-_ENGINE_CALLS: Final = (
-    "start",
-    "ready",
-    "receive",
-    "expire",
-    "join",
-    "leave",
-    "close",
-    "rename",
-    "notice",
-    "admission",
-    "waiting",
+_HOST_CALLS, _ENGINE_CALLS = (
+    tuple(name for name, call in vars(side).items() if callable(call) and not name.startswith("_")) for side in (Host, Engine)
 )
 
 
@@ -240,14 +208,10 @@ _calls_of: Final[dict[type[Engine], set[str]]] = {}
 
 def _overridden(layer: type[Layer]) -> set[str]:
     """The calls that a layer class defines itself, below Layer."""
-    names = _calls_of.get(layer)
-    if names is None:
-        names = _calls_of[layer] = set()
-        for cls in layer.__mro__:
-            if cls is Layer:
-                break
-            names.update(vars(cls))
-    return names
+    if layer not in _calls_of:
+        below = layer.__mro__[: layer.__mro__.index(Layer)]
+        _calls_of[layer] = {name for cls in below for name in vars(cls)}
+    return _calls_of[layer]
 
 
 class PerGroup(Engine):
@@ -298,8 +262,7 @@ class PerGroup(Engine):
         else:
             groups = [event.group] if isinstance(event, Pressure | Admit | Release) else sorted(self.instances)
         for group in groups:
-            instance = self.instances.get(group)
-            if instance is not None:
+            if (instance := self.instances.get(group)) is not None:
                 instance.notice(event)
 
     def admission(self, group: GroupId) -> Mapping[str, Any] | None:
@@ -307,11 +270,8 @@ class PerGroup(Engine):
         return None if instance is None else instance.admission(group)
 
     def waiting(self) -> Reason | None:
-        for group in sorted(self.instances):
-            reason = self.instances[group].waiting()
-            if reason is not None:
-                return reason
-        return None
+        reasons = (self.instances[group].waiting() for group in sorted(self.instances))
+        return next((reason for reason in reasons if reason is not None), None)
 
 
 class _GroupHost:

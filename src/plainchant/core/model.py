@@ -129,11 +129,8 @@ def unpack(batch: Batch) -> list[bytes]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something happened, for a person: a stable ``code``, one sentence, and the evidence.
-
-    Every transition that somebody may ask about carries one: who suspected whom on what evidence, why a send blocks,
-    what a delivery waits for.
-    """
+    """Why something happened, for a person: a stable ``code``, one sentence, and the evidence. Every transition that a person may
+    ask about carries one: which process suspected another and why, why a send blocks, what a delivery waits for."""
 
     code: str
     text: str
@@ -143,10 +140,7 @@ class Reason:
         return self.text
 
     def to_detail(self) -> dict[str, Any]:
-        detail: dict[str, Any] = {"reason": self.code, "text": self.text}
-        if self.evidence:
-            detail["evidence"] = dict(self.evidence)
-        return detail
+        return {"reason": self.code, "text": self.text} | ({"evidence": dict(self.evidence)} if self.evidence else {})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,7 +155,7 @@ class View:
     rank: int | None = None
     """The view's place in the group's order, where the protocol has one."""
     parts: tuple[tuple[ProcessId, ...], ...] = ()
-    """The parts of the group that came together in this view, the same at all members; empty: nothing came together. Who asked to
+    """The parts of the group that merged in this view, the same at all members; empty: nothing merged. A process that asked to
     join is a part of its own, after the others."""
     newcomers: tuple[ProcessId, ...] = ()
     """Where ``parts`` came together: those in it that asked to join (:class:`Join`) and were in no part before."""
@@ -181,18 +175,14 @@ class View:
 
     def to_detail(self) -> dict[str, Any]:
         """What a trace's ``view`` row says beside number and members."""
-        detail: dict[str, Any] = {}
-        if self.joined:
-            detail["joined"] = list(self.joined)
-        if self.left:
-            detail["left"] = {name: reason.to_detail() for name, reason in self.left.items()}
-        if self.parts:
-            detail["parts"] = [list(part) for part in self.parts]
-        if self.newcomers:
-            detail["newcomers"] = list(self.newcomers)
-        if self.signatures:
-            detail["signatures"] = dict(self.signatures)
-        return detail
+        detail: dict[str, Any] = {
+            "joined": list(self.joined),
+            "left": {name: reason.to_detail() for name, reason in self.left.items()},
+            "parts": [list(part) for part in self.parts],
+            "newcomers": list(self.newcomers),
+            "signatures": dict(self.signatures),
+        }
+        return {key: value for key, value in detail.items() if value}
 
     def part_of(self, process: ProcessId) -> tuple[ProcessId, ...]:
         """The part that a member came from; if nothing came together, all members.
@@ -215,16 +205,12 @@ sees the views of the others, and is in none."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """How to join: all these processes start the group together, in this order.
-
-    ``fresh``: nobody has sent anything in any group yet. Else some of them may have got far in other groups, and a protocol with
-    order across groups has to see to it that this one begins where all of them are.
-    """
+    """How to join: all these processes start the group together, in this order. ``fresh``: no process has sent anything in any
+    group yet. Otherwise a protocol with order across groups has to begin this group where all its members are in the others."""
 
     members: tuple[ProcessId, ...]
     fresh: bool = False
-    role: str = BOTH
-    """What this process does in the group: one of :data:`ROLES`."""
+    role: str = BOTH  # what this process does in the group: one of `ROLES`
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -232,8 +218,7 @@ class Join:
     """How to join: ask these processes, of whom some are members."""
 
     contacts: tuple[ProcessId, ...]
-    role: str = BOTH
-    """What this process does in the group: one of :data:`ROLES`."""
+    role: str = BOTH  # what this process does in the group: one of `ROLES`
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -264,11 +249,8 @@ class Consent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pressure:
-    """What a host tells an engine (``notice``): the application in this group has no room for more, or has room again.
-
-    What is delivered meanwhile has to be kept all the same; a protocol that heeds it slows the senders down, so that it is
-    not much.
-    """
+    """What a host tells an engine (``notice``): the application in this group has no room for more, or has room again. What is
+    delivered meanwhile has to be kept all the same; a protocol that heeds the notice slows the senders down, to limit it."""
 
     group: GroupId
     full: bool
@@ -284,8 +266,8 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Met:
-    """What a host tells an engine (``notice``) of a protocol with processes in no group: somebody has started under this name,
-    and can be sent to. Names that engines were given otherwise may have other incarnations meanwhile."""
+    """What a host tells an engine (``notice``) of a protocol with processes in no group: a process of this name has started and
+    can be sent to. Names that engines were given otherwise may have other incarnations meanwhile."""
 
     process: ProcessId
 
@@ -295,15 +277,12 @@ class Met:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stream:
-    """Messages of one kind whose deadlines are to be guaranteed: what admission control is asked to take on.
-
-    ``deadline`` counts from the moment at which the application hands a message over. ``period`` is the shortest time between two
-    of them; 0: there is one message only (aperiodic).
-    """
+    """Messages of one kind whose deadlines are to be guaranteed: what admission control is asked to take on. ``deadline`` counts
+    from the moment at which the application hands a message over. ``period`` is the shortest time between two of them; 0: there
+    is one message only (aperiodic)."""
 
     name: str
-    size: int
-    """Bytes of a message, at the most."""
+    size: int  # bytes of a message at most
     deadline: Nanoseconds
     period: Nanoseconds = 0
 
@@ -329,10 +308,8 @@ class Due(msgspec.Struct, frozen=True, gc=False):
     """The next message of a stream, as a host shows it (``peek``). Times are those of ``host.now``."""
 
     payload: bytes
-    arrived: Nanoseconds
-    """When the application handed it over; 0 for messages that belong to no stream, of which nobody notes it."""
-    deadline: Nanoseconds = 0
-    """When it has to be delivered; 0: whenever."""
+    arrived: Nanoseconds  # when the application handed it over; 0 for messages that belong to no stream: hosts do not note it
+    deadline: Nanoseconds = 0  # when it has to be delivered; 0: at any time
 
 
 # --- parameters -----------------------------------------------------------------------------------------------------
@@ -365,10 +342,10 @@ def parameter(
     factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declares a parameter as a dataclass field: default, unit and one sentence in one place."""
-    declared = Declared(about, unit, minimum, maximum, tuple(choices), example, keys)
+    metadata = {"declared": Declared(about, unit, minimum, maximum, tuple(choices), example, keys)}
     if factory is not None:
-        return dataclasses.field(default_factory=factory, metadata={"declared": declared})
-    return dataclasses.field(default=default, metadata={"declared": declared})
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def declarations(parameters: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], Declared]]:

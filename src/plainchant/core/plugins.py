@@ -23,6 +23,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import groupby
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
@@ -76,13 +77,11 @@ def plugins(group: str) -> Mapping[str, Plugin]:
     """
     from importlib import metadata  # slow to import, and most processes need no plug-in
 
+    entries = sorted(metadata.entry_points(group=group), key=lambda entry: (entry.name, _distribution(entry)))
     found: dict[str, Plugin] = {}
-    for entry in sorted(metadata.entry_points(group=group), key=lambda entry: (entry.name, _distribution(entry))):
-        before = found.get(entry.name)
-        if before is None:
-            found[entry.name] = Plugin(group, entry.name, entry, _distribution(entry))
-        else:
-            found[entry.name] = dataclasses.replace(before, rivals=(*before.rivals, _distribution(entry)))
+    for name, same in groupby(entries, key=lambda entry: entry.name):
+        first, *others = same
+        found[name] = Plugin(group, name, first, _distribution(first), tuple(map(_distribution, others)))
     return found
 
 

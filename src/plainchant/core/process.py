@@ -56,30 +56,11 @@ from .queues import Queue, Streams
 
 Effect: TypeAlias = tuple[Any, ...]
 
+# A driver performs each kind of effect by its method `do_<name>`; a kind is its place here.
 EFFECTS: Final = (
-    "send",
-    "timer",
-    "took",
-    "deliver",
-    "row",
-    "record",
-    "view",
-    "left",
-    "refused",
-    "renamed",
-    "invited",
-    "stable",
-    "admitted",
-    "rejected",
-    "drop",
-    "spawn",
-    "report",
-    "call",
-    "later",
-    "halt",
+    *("send", "timer", "took", "deliver", "row", "record", "view", "left", "refused", "renamed", "invited", "stable"),
+    *("admitted", "rejected", "drop", "spawn", "report", "call", "later", "halt"),
 )
-"""The kinds of effects; a kind is its place here. A driver performs each by its method ``do_<name>``."""
-
 SEND: Final = 0  # `(to, packet, lan)`: a packet leaves
 TIMER: Final = 1  # `(timer, at)`: a timer is set, or cancelled (`at` is None)
 TOOK: Final = 2
@@ -115,32 +96,9 @@ class Process:
     """One process and its engine, without anything that depends on where it runs."""
 
     __slots__ = (
-        "_handlers",
-        "_names",
-        "_sequence",
-        "_settling",
-        "alive",
-        "calls",
-        "effects",
-        "engine",
-        "entered",
-        "has_views",
-        "inside",
-        "joined",
-        "lans",
-        "leaving",
-        "max_packet",
-        "me",
-        "memory",
-        "muted",
-        "notes_requests",
-        "now",
-        "only_sends",
-        "queues",
-        "random",
-        "streams",
-        "unpack",
-        "views",
+        *("_handlers", "_names", "_sequence", "_settling", "alive", "calls", "effects", "engine", "entered", "has_views"),
+        *("inside", "joined", "lans", "leaving", "max_packet", "me", "memory", "muted", "notes_requests", "now", "only_sends"),
+        *("queues", "random", "streams", "unpack", "views"),
     )
 
     notes_leave_of_senders = False  # whether a process that only sends has a `leave` row, although it has no `join` row
@@ -154,22 +112,17 @@ class Process:
         self.alive = True
         self.effects: list[Effect] = []  # what the engine has asked for in the turn under way
         self.inside = False  # whether the engine is being called
-        self.calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
-        """What is to be called when the effects are performed, in order."""
+        self.calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()  # after the effects are performed, in order
         self.queues: dict[GroupId, Queue] = {}
         self.streams = Streams()
         self.entered: dict[GroupId, None] = {}  # groups that the process has asked to enter, or is in
         self.joined: dict[GroupId, None] = {}  # groups that it is in
-        self.leaving: dict[GroupId, None] = {}
-        """Groups that it was asked to leave and has not left: it accepts no more messages for them."""
-        self.views: dict[GroupId, int] = {}
-        """The number of the view in force in each group, where views are numbered in the trace."""
+        self.leaving: dict[GroupId, None] = {}  # groups that it was asked to leave and has not left: they accept no messages
+        self.views: dict[GroupId, int] = {}  # the number of the view in force in each group, where the trace has views
         self.has_views = True  # whether views are written into the trace (`Description.views`)
         self.only_sends = False  # whether this process receives nothing in any group: its parameters say so
         self.muted: set[GroupId] = set()  # groups in which it only sends: it has chosen so when it joined them
-        self.notes_requests = False
-        """Whether requests of the application to enter or leave a group are written into the trace: ``progress`` judges when they
-        are answered."""
+        self.notes_requests = False  # whether the trace has requests to enter or leave: `progress` judges when they are answered
         self.lans = 1  # the number of networks
         self.memory: Any = None  # what runs procedures on shared memory, if there is any
         self.unpack: Callable[[Batch], list[bytes]] = unpack
@@ -277,11 +230,8 @@ class Process:
                 self._row("join", group, rank=view.rank)
         if self.has_views:
             self.views[group] = view.number
-            extra: dict[str, Any] = {"members": view.members}
             detail = view.to_detail()
-            if detail:
-                extra["detail"] = detail
-            self._row("view", group, extra=extra)
+            self._row("view", group, extra={"members": view.members, **({"detail": detail} if detail else {})})
         self.effects.append((VIEW, view, is_new, is_first))
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
@@ -329,9 +279,7 @@ class Process:
         if kind in _FACTS:
             raise ProtocolError(f"{self.me} records {kind!r}, which hosts alone write")
         sender, seq, rank = detail.pop("sender", None), detail.pop("seq", None), detail.pop("rank", None)
-        extra: dict[str, Any] = {}
-        if "deadline" in detail:
-            extra["deadline"] = detail.pop("deadline")
+        extra: dict[str, Any] = {"deadline": detail.pop("deadline")} if "deadline" in detail else {}
         if detail:
             extra["detail"] = {name: value.to_detail() if isinstance(value, Reason) else value for name, value in detail.items()}
         view = self.views.get(group) if group is not None else None
@@ -457,10 +405,9 @@ class Process:
 
     def queue_of(self, group: GroupId) -> Queue:
         """The messages that wait in a group."""
-        queue = self.queues.get(group)
-        if queue is None:
-            queue = self.queues[group] = Queue()
-        return queue
+        if group not in self.queues:
+            self.queues[group] = Queue()
+        return self.queues[group]
 
     def propose(self, group: GroupId, members: Sequence[ProcessId]) -> None:
         """Asks the engine to form a group with these; this process is in it when it is formed."""
@@ -470,35 +417,28 @@ class Process:
         """Inside a turn: asks the engine to enter a group."""
         if not isinstance(how, Propose) and how.role == SENDS:
             self.muted.add(group)
-        if isinstance(how, Join):
-            self._note_request(group, request="join")
-        else:
-            what = "form" if isinstance(how, Form) else "propose"
-            self._note_request(group, request=what, members=list(how.members))
+        members = {} if isinstance(how, Join) else {"members": list(how.members)}
+        self._note_request(group, request=type(how).__name__.lower(), **members)
         self.engine.join(group, how)
 
     def leave(self, group: GroupId) -> None:
         """Asks the engine to leave a group; no more messages are accepted there."""
         if group in self.entered:
-            self._depart(group, self._leave)
+            self._depart(group, "leave")
 
     def close_group(self, group: GroupId) -> None:
         """Asks the engine to close a group for all its members; no more messages are accepted there."""
         if group in self.joined:
-            self._depart(group, self._close)
+            self._depart(group, "close")
 
-    def _depart(self, group: GroupId, method: Callable[[GroupId], None]) -> None:
+    def _depart(self, group: GroupId, request: str) -> None:
         if group not in self.leaving:
             self.leaving[group] = None
-            self.later(self._ask, method, group)
+            self.later(self._ask, self._request_end, group, request)
 
-    def _leave(self, group: GroupId) -> None:
-        self._note_request(group, request="leave")
-        self.engine.leave(group)
-
-    def _close(self, group: GroupId) -> None:
-        self._note_request(group, request="close")
-        self.engine.close(group)
+    def _request_end(self, group: GroupId, request: str) -> None:
+        self._note_request(group, request=request)
+        getattr(self.engine, request)(group)
 
     def _note_request(self, group: GroupId, **detail: Any) -> None:
         """A process that only sends has no row that answers it, so its requests are not written."""

@@ -103,7 +103,7 @@ class Waiting:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is empty and nothing more comes."""
+        """Whether it is empty and no more messages come."""
         return not self.unsent and (self.released or not self.stream.period)
 
     def arrival(self, now: Nanoseconds) -> Nanoseconds:
@@ -142,8 +142,7 @@ class Streams:
         self.named = 0  # streams of a single message that were given a name
 
     def find(self, group: GroupId, name: str) -> Waiting | None:
-        streams = self._by_group.get(group)
-        return streams.get(name) if streams is not None else None
+        return self._by_group.get(group, {}).get(name)
 
     def find_admitted(self, group: GroupId, name: str) -> Waiting | None:
         waiting = self.find(group, name)

@@ -69,16 +69,17 @@ class Codec:
     def encode(self, packet: Packet) -> bytes:
         """The bytes of a packet of this protocol."""
         if type(packet) not in self._known:
-            raise ProtocolError(f"{_name(packet)} is not a packet of this protocol; add it to the protocol's packets")
+            raise _foreign(packet)
         try:
             body = self._encode(packet)
         except _UNWRITABLE as error:
-            raise ProtocolError(f"{_name(packet)} cannot be encoded ({error}); check its fields' values") from error
+            raise _unwritable(packet, error) from error
         if len(body) + HEADER_BYTES > self._max_bytes:
-            raise ProtocolError(
-                f"{_name(packet)} takes {len(body) + HEADER_BYTES} bytes of at most {self._max_bytes}; put less into it"
-            )
+            raise self._too_long(packet, len(body) + HEADER_BYTES)
         return _HEADER.pack(VERSION, zlib.crc32(body)) + body
+
+    def _too_long(self, packet: Packet, size: int) -> ProtocolError:
+        return ProtocolError(f"{_name(packet)} takes {size} bytes of at most {self._max_bytes}; put less into it")
 
     def decode(self, data: bytes | bytearray | memoryview) -> Packet:
         """The packet in these bytes, or a WireError that says why they are not one."""
@@ -130,14 +131,14 @@ class Stamped(Codec):
     def encode_frame(self, packet: Packet) -> bytearray:
         """The bytes of a packet, in a buffer that is used again for the next one."""
         if type(packet) not in self._known:
-            raise ProtocolError(f"{_name(packet)} is not a packet of this protocol; add it to the protocol's packets")
+            raise _foreign(packet)
         frame = self._frame
         try:
             self._encode_into(packet, frame, FRAME_BYTES)
         except _UNWRITABLE as error:
-            raise ProtocolError(f"{_name(packet)} cannot be encoded ({error}); check its fields' values") from error
+            raise _unwritable(packet, error) from error
         if len(frame) > self._max_bytes:
-            raise ProtocolError(f"{_name(packet)} takes {len(frame)} bytes of at most {self._max_bytes}; put less into it")
+            raise self._too_long(packet, len(frame))
         with memoryview(frame) as whole, whole[HEADER_BYTES:] as checked:
             checksum = zlib.crc32(checked)
         _HEADER.pack_into(frame, 0, VERSION, checksum)
@@ -177,6 +178,14 @@ def _decoder(packets: Sequence[type[Packet]]) -> msgspec.msgpack.Decoder[Any]:
     except (TypeError, NameError) as error:
         names = ", ".join(packet.__name__ for packet in packets)
         raise ProtocolError(f"a field of {names} has a type that cannot travel: {error}") from error
+
+
+def _foreign(packet: Packet) -> ProtocolError:
+    return ProtocolError(f"{_name(packet)} is not a packet of this protocol; add it to the protocol's packets")
+
+
+def _unwritable(packet: Packet, error: Exception) -> ProtocolError:
+    return ProtocolError(f"{_name(packet)} cannot be encoded ({error}); check its fields' values")
 
 
 def _name(packet: object) -> str:

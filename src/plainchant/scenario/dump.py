@@ -13,11 +13,11 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..core.model import Declared, Duration, declarations, format_duration
+from ..core.model import Declared, Duration, format_duration
 from ..protocols import registry
 from .check import fault_keys
 from .model import Delay, Fault, LinkOverride, Scenario
-from .read import hints
+from .read import declared_types
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -36,23 +36,17 @@ def dump(scenario: Scenario) -> str:
 
 def _top(scenario: Scenario) -> str:
     simple = ("protocol", "name", "about", "seed", "duration", "drain", "members", "later", "verify", "expect")
-    text = _pairs(scenario, simple)
-    return text if scenario.workload else text + "workload = []\n"
+    return _pairs(scenario, simple) + ("" if scenario.workload else "workload = []\n")
 
 
 def _groups(scenario: Scenario) -> str:
-    rows = [f"{_key(name)} = {_value(members)}\n" for name, members in scenario.groups.items()]
-    return "[groups]\n" + "".join(rows)
+    return "[groups]\n" + "".join(f"{_key(name)} = {_value(members)}\n" for name, members in scenario.groups.items())
 
 
 def _parameters(scenario: Scenario) -> str:
-    cls = registry.describe(scenario.protocol).parameters
-    declared = {field.name: declaration for field, declaration in declarations(cls)}
-    rows = [
-        f"{_key(name)} = {_typed(hints(cls).get(name), declared.get(name), value)}\n"
-        for name, value in scenario.parameters.items()
-    ]
-    return "[parameters]\n" + "".join(rows)
+    types, declared = declared_types(registry.describe(scenario.protocol).parameters)
+    values = {name: _typed(types.get(name), declared.get(name), value) for name, value in scenario.parameters.items()}
+    return "[parameters]\n" + "".join(f"{_key(name)} = {value}\n" for name, value in values.items())
 
 
 def _network(scenario: Scenario) -> str:
@@ -65,7 +59,7 @@ def _network(scenario: Scenario) -> str:
 
 
 def _keys(item: Any) -> list[str]:
-    return [field.name for field, _ in declarations(type(item))]
+    return list(declared_types(type(item))[1])
 
 
 def _all_but_zero(item: Any) -> list[str]:
@@ -93,8 +87,7 @@ def _table(header: str, item: Any, keys: Iterable[str]) -> str:
 
 
 def _pairs(item: Any, keys: Iterable[str]) -> str:
-    types = hints(type(item))
-    declared = {field.name: declaration for field, declaration in declarations(type(item))}
+    types, declared = declared_types(type(item))
     return "".join(f"{key} = {_typed(types[key], declared[key], getattr(item, key))}\n" for key in keys)
 
 

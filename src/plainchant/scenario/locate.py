@@ -30,9 +30,8 @@ def split_key(text: str) -> tuple[str, ...]:
     >>> split_key("network.loss")
     ('network', 'loss')
     """
-    document = tomllib.loads(f"{text} = 0")
     parts: list[str] = []
-    value: object = document
+    value: object = tomllib.loads(f"{text} = 0")
     while isinstance(value, dict):
         key, value = next(iter(value.items()))
         parts.append(key)
