@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plainchant.core.model import Duration, UsageError
-from plainchant.scenario.faults.drawing import draw_faults
+from plainchant.scenario.faults import draw_faults
 from plainchant.scenario.model import Fault, Network, RandomFaults, Scenario, Workload
 
 from .conftest import MS, SECOND, US, Run, run_toy

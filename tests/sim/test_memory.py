@@ -13,7 +13,7 @@ from plainchant.core.engine import Host
 from plainchant.core.memory import FAILED, Connect, Connection, Disconnect, Entry, Layout, Nap, Port, Procedure, Until
 from plainchant.core.model import Batch, ProtocolError, ScenarioError, UsageError
 from plainchant.group import Message
-from plainchant.scenario.faults.drawing import draw_faults
+from plainchant.scenario.faults import draw_faults
 from plainchant.scenario.model import Clock, Fault, Memory, RandomFaults, Scenario, Workload
 from plainchant.sim import functions
 from plainchant.sim import run as run_program

@@ -14,7 +14,7 @@ from plainchant.core.engine import Host
 from plainchant.core.memory import FAILED, Connection, Copy, Directory, Disconnect, Entry, Header, Nap, Operate, Procedure, Until
 from plainchant.core.model import ProtocolError, Reason, ScenarioError
 from plainchant.group import Message
-from plainchant.scenario.faults.drawing import Units, draw_faults
+from plainchant.scenario.faults import Units, draw_faults
 from plainchant.scenario.model import Clock, Delay, Fault, Memory, Network, RandomFaults, Scenario
 from plainchant.sim import run as run_program
 from plainchant.sim.host import SimHost

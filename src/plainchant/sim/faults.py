@@ -32,7 +32,8 @@ class Simulated(Population[SimHost], Protocol):
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
         """A live process enters a group, and its workload there begins."""
 
-    def contacts(self, place: str, group: str) -> Join: ...
+    def contacts(self, place: str, group: str) -> Join:
+        """The processes to ask when a place's process joins a group."""
 
     def closed(self, group: str) -> None:
         """A process closes the group: later incarnations do not return to it."""
@@ -121,37 +122,32 @@ class SimFaults:
     # --- inside a process ---------------------------------------------------------------------------------------------
 
     def inflict(self, process: SimHost, fault: Fault) -> None:
-        now, latest = self._kernel.now, self._population.latest
+        until, latest = self._kernel.now + fault.length, self._population.latest
+        if fault.kind == "omit":
+            process.omit(Omission(fault))  # it writes a row for each packet that it drops
+            return
+        if fault.kind == "form" and fault.group in process.entered:
+            return
+        _note(process, fault, timing=fault.kind == "slow" and self._population.timely)
         match fault.kind:
-            case "omit":
-                process.omit(Omission(fault))
             case "form":
-                if fault.group not in process.entered:
-                    _note(process, fault)
-                    process.propose(fault.group, [latest[name].me if name in latest else name for name in fault.members])
+                process.propose(fault.group, [latest[name].me if name in latest else name for name in fault.members])
             case "slow":
                 assert process.memory is not None
-                _note(process, fault, timing=self._population.timely)
-                process.memory.slow_down(process, now + fault.length, fault.delay)
+                process.memory.slow_down(process, until, fault.delay)
             case "sluggish":
-                _note(process, fault)
-                process.stop_reading(now + fault.length, fault.count)
-                self._kernel.at(now + fault.length, self._read_again, process)
+                process.stop_reading(until, fault.count)
+                self._kernel.at(until, self._read_again, process)
             case "leave":
-                _note(process, fault)
                 process.application.asked_to_leave(fault.group)
             case "refuse":
-                _note(process, fault)
                 process.refusing[fault.group] = None
             case "close":
-                _note(process, fault)
                 self._population.closed(fault.group)
                 process.close_group(fault.group)
             case "rename":
-                _note(process, fault)
                 process.rename(fault.group, fault.name)
             case "disk":
-                _note(process, fault)
                 process.lose_disk()
             case _:
                 raise AssertionError(f"{fault.kind} does not happen inside a process")

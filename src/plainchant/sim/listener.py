@@ -8,7 +8,7 @@ A process has one of two kinds of application: callbacks and workloads (:class:`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..core.model import Batch, Invitation, Reason, View
 from ..scenario.outcome import EndState
@@ -31,17 +31,11 @@ class Listener(Protocol):
         """``payloads`` is None for a single message, which is the body of the batch."""
 
     def stable(self, group: str, rank: int) -> None: ...
-
     def installed(self, view: View) -> None: ...
-
     def left(self, group: str) -> None: ...
-
     def refused(self, group: str, reason: Reason) -> None: ...
-
     def renamed(self, group: str, view: View, returned: Sequence[bytes], numbered: int) -> None: ...
-
     def admitted(self, group: str, stream: str) -> None: ...
-
     def rejected(self, group: str, stream: str, reason: Reason) -> None: ...
 
     def stopped(self, state: EndState, reason: Reason) -> None:
@@ -56,3 +50,10 @@ class Listener(Protocol):
     @property
     def is_going(self) -> bool:
         """Whether it is on its way out of all its groups."""
+
+
+class _Silent(Listener):
+    """Ignores what it is told: the listener of a process whose application does not want to know."""
+
+
+SILENT: Final = _Silent()  # type: ignore[abstract]  # methods without a body do nothing

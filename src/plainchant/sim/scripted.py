@@ -1,4 +1,4 @@
-"""Simulations in which it is written down how long each operation on common memory takes, and what fails after which.
+"""Simulations with a script: how long each operation on shared memory takes, and what crashes after which.
 
 Theory of operation
 -------------------
@@ -92,8 +92,7 @@ class ScriptedMemory(SimMemory):
 
 
 class ScriptedSimulation(Simulation):
-    """A simulation whose memory follows a script, if there is one. ``settle``: how long nothing has to be left to do until it is
-    at rest."""
+    """A simulation whose memory follows a script, if there is one. ``settle``: how long it is idle before it is at rest."""
 
     def __init__(self, script: Script | None, scenario: Scenario, *, settle: int = 0, **settings: Any) -> None:
         self._script = script

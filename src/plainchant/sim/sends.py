@@ -34,26 +34,6 @@ class SendTimes:
     themselves are shared as long as nothing in them differs: ``effect``, ``now`` and ``local`` are what they are made of.
     """
 
-    __slots__ = (
-        "_batch",
-        "_hosts",
-        "_parts",
-        "_payloads",
-        "_recent",
-        "_unpacked",
-        "_windows",
-        "effect",
-        "group",
-        "instant",
-        "local",
-        "milestone",
-        "now",
-        "row",
-        "rows",
-        "same",
-        "sender",
-    )
-
     def __init__(self, hosts: Iterable[SimHost]) -> None:
         self._hosts = hosts
         self._windows: dict[tuple[str, str], Window] = {}
@@ -79,16 +59,14 @@ class SendTimes:
 
     def prune(self, group: str, sender: str) -> None:
         """Forgets what every live member of the group is past."""
-        key = (group, sender)
-        marks = [host.marks.get(key, 0) for host in self._hosts if host.alive and group in host.joined]
-        self._windows[key].forget(min(marks, default=0) - STRETCH)
+        marks = [host.marks.get((group, sender), 0) for host in self._hosts if host.alive and group in host.joined]
+        self._windows[group, sender].forget(min(marks, default=0) - STRETCH)
 
     def remember(self, group: str, sender: str, batch: Batch, part: Part) -> None:
         """What a batch of one message holds, known when it was taken."""
-        recent = self._recent
-        if len(recent) >= RECENT:
-            recent.clear()
-        recent[id(batch)] = (batch, group, sender, [part])
+        if len(self._recent) >= RECENT:
+            self._recent.clear()
+        self._recent[id(batch)] = (batch, group, sender, [part])
 
     def unpack(self, batch: Batch) -> list[bytes]:
         """The messages of a batch; not to be changed, since all members get the same list."""

@@ -6,9 +6,9 @@ fault reads in a trace. Imports ``core``, ``protocols.registry`` and ``scenario.
 """
 
 from .detail import describe_background, describe_fault
-from .drawing import schedule_of
+from .drawing import Units, draw_faults, schedule_of
 from .injector import Action, Backend, Injector, Population, State
 from .omissions import Omission
 
-__all__ = ["Action", "Backend", "Injector", "Omission", "Population", "State"]
-__all__ += ["describe_background", "describe_fault", "schedule_of"]
+__all__ = ["Action", "Backend", "Injector", "Omission", "Population", "State", "Units"]
+__all__ += ["describe_background", "describe_fault", "draw_faults", "schedule_of"]
