@@ -6,11 +6,10 @@ The layer stands outermost, above :class:`~.fragmentation.Fragmentation`, at eve
 members place a view at the same point between whole messages, so the state of any member at that point, and everything
 after it, is all that a joiner needs. The group is not stopped for it: the joiner's protocol takes part like any other.
 
-**One donor, known from the view alone.** It is the first member of the view that is not new in it; where parts of a group came
-together, the first member of the first of them. (Those parts have states of their own, and none is given to them: they are
-reconciled by the application, which sees the parts in the view.) Joiner and donor find it
-independently, and no other member has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`) after the
-view and before whatever comes later. Each joiner of a view has a *transfer* of its own.
+**One donor, known from the view alone.** It is the first member of the view that is not new in it; where parts of a group merged,
+the first member of the first part. (Those parts have states of their own, which the application reconciles.) Joiner and donor
+find it independently, and no other member has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`)
+after the view and before whatever comes later. Each joiner of a view has a *transfer* of its own.
 
 **The joiner holds back.** Its first view passes at once; everything later is held in order until the state is complete, then
 comes :meth:`Keeper.state_arrived`, then what was held. A donor may itself still wait for its state. Then the view is among what
@@ -89,11 +88,8 @@ class StateWanted:
 
 
 class Keeper(Protocol):
-    """The host's way to the application that has the state.
-
-    It is called from inside a turn and must not call back: like ``deliver`` and ``install``, each of these takes its place
-    in the outbox, among them and in their order.
-    """
+    """The host's way to the application that has the state. It is called from inside a turn and must not call back: like
+    ``deliver`` and ``install``, each call takes its place among the effects of the turn, in order."""
 
     def state_wanted(self, wanted: StateWanted) -> None:
         """A process joined. The host answers, in turns of its own and at any time, by ``put``, ``finish`` and ``fail``."""
@@ -189,8 +185,7 @@ class StateTransfer(Layer):
                 self._give_up(incoming, f"{incoming.donor} is gone in view {view.number} of {view.group}")
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
-        incoming = self._incoming.get(group)
-        if incoming is not None:
+        if (incoming := self._incoming.get(group)) is not None:
             self._drop(incoming)
         self._arrived.pop(group, None)
         self._views.pop(group, None)
@@ -204,8 +199,7 @@ class StateTransfer(Layer):
 
     def refused(self, group: GroupId, reason: Reason) -> None:
         self._views.pop(group, None)
-        incoming = self._incoming.get(group)
-        if incoming is not None:
+        if (incoming := self._incoming.get(group)) is not None:
             self._drop(incoming)
         self.host.refused(group, reason)
 
@@ -227,7 +221,7 @@ class StateTransfer(Layer):
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         self._views[group] = 0
         if isinstance(how, Join) and how.role != SENDS:
-            self._incoming[group] = IncomingState(group)
+            self._incoming[group] = IncomingState(group, group)
         self.inner.join(group, how)
 
     def leave(self, group: GroupId) -> None:
@@ -260,20 +254,18 @@ class StateTransfer(Layer):
             self._send_again(timer[2])
 
     def waiting(self) -> Reason | None:
-        reason = self.inner.waiting()
+        reason = self.inner.waiting() or self._lost
         if reason is not None:
             return reason
-        if self._lost is not None:
-            return self._lost
         for group, incoming in self._incoming.items():
             if incoming.view is not None:
                 text = f"{self.me} waits for the state of {group} at view {incoming.view.number} from {incoming.donor}"
-                return Reason("state", text, {"group": group, "donor": incoming.donor, "bytes": incoming.bytes})
+                return Reason("state", text, {"group": group, "donor": incoming.donor, "bytes": incoming.size})
         for outgoing in self._outgoing.values():
             if outgoing.failure is None:
                 group, number = outgoing.view.group, outgoing.view.number
                 text = f"{self.me} gives {outgoing.joiner} the state of {group} at view {number}"
-                return Reason("state", text, {"group": group, "joiner": outgoing.joiner, "bytes": outgoing.bytes})
+                return Reason("state", text, {"group": group, "joiner": outgoing.joiner, "bytes": outgoing.size})
         return None
 
     # --- the donor's application ---
@@ -344,7 +336,7 @@ class StateTransfer(Layer):
 
     def _want(self, view: View, joiner: ProcessId) -> None:
         self._transfers += 1
-        self._outgoing[self._transfers] = OutgoingState(self._transfers, view, joiner, self._retry)
+        self._outgoing[self._transfers] = OutgoingState(self._transfers, view, view.group, joiner, self._retry)
         self.host.record("state", view.group, stage="wanted", at_view=view.number, joiner=joiner)
         self._keeper.state_wanted(StateWanted(self._transfers, view.group, view, joiner))
 
@@ -362,10 +354,9 @@ class StateTransfer(Layer):
             self._go_on(outgoing, packet.received)
 
     def _find(self, group: GroupId, number: int, joiner: ProcessId) -> OutgoingState | None:
-        for outgoing in self._outgoing.values():
-            if outgoing.joiner == joiner and outgoing.view.number == number and outgoing.view.group == group:
-                return outgoing
-        return None
+        wanted = (joiner, number, group)
+        transfers = self._outgoing.values()
+        return next((each for each in transfers if (each.joiner, each.view.number, each.view.group) == wanted), None)
 
     def _go_on(self, outgoing: OutgoingState, received: int) -> None:
         """The joiner has so much: send what it lacks."""
@@ -407,15 +398,12 @@ class StateTransfer(Layer):
 
     def _done(self, outgoing: OutgoingState) -> None:
         del self._outgoing[outgoing.transfer]
-        self.host.record(
-            "state",
-            outgoing.view.group,
-            stage="given",
-            at_view=outgoing.view.number,
-            joiner=outgoing.joiner,
-            bytes=outgoing.bytes,
-        )
+        self._record_end(outgoing, "given")
         self._keeper.state_over(outgoing.transfer, None)
+
+    def _record_end(self, outgoing: OutgoingState, stage: str, **text: str) -> None:
+        view, joiner = outgoing.view, outgoing.joiner
+        self.host.record("state", view.group, stage=stage, at_view=view.number, joiner=joiner, bytes=outgoing.size, **text)
 
     def _forget(self, outgoing: OutgoingState, text: str) -> None:
         del self._outgoing[outgoing.transfer]
@@ -424,15 +412,7 @@ class StateTransfer(Layer):
             self._report_lost(outgoing, text)
 
     def _report_lost(self, outgoing: OutgoingState, text: str) -> None:
-        self.host.record(
-            "state",
-            outgoing.view.group,
-            stage="lost",
-            at_view=outgoing.view.number,
-            joiner=outgoing.joiner,
-            bytes=outgoing.bytes,
-            text=text,
-        )
+        self._record_end(outgoing, "lost", text=text)
         self._keeper.state_over(outgoing.transfer, Reason(STATE_LOST, text, {"joiner": outgoing.joiner}))
 
     def _answer_lost(self, joiner: ProcessId, group: GroupId, number: int, text: str) -> None:
@@ -481,7 +461,7 @@ class StateTransfer(Layer):
         incoming = self._from_donor(source, packet.group, packet.view)
         if incoming is not None:
             incoming.accept(packet)
-            if incoming.bytes + incoming.pieces * PACK_OVERHEAD > LARGEST_STATE:
+            if incoming.size + incoming.pieces * PACK_OVERHEAD > LARGEST_STATE:
                 self._give_up(incoming, f"it has more than {LARGEST_STATE} bytes")
                 return
             self._ask(incoming)
@@ -499,20 +479,13 @@ class StateTransfer(Layer):
             self._give_up(incoming, f"{source} could not give it: {packet.text}")
 
     def _complete(self, incoming: IncomingState) -> None:
-        group = incoming.group
+        group, donor, number = incoming.group, incoming.donor, incoming.number
         assert incoming.view is not None
         self._drop(incoming)
-        self._arrived[group] = incoming.donor, incoming.number, incoming.received
-        self.host.record(
-            "state",
-            group,
-            stage="arrived",
-            at_view=incoming.number,
-            donor=incoming.donor,
-            bytes=incoming.bytes,
-            held=len(incoming.held),
-        )
-        self._keeper.state_arrived(group, incoming.view, incoming.donor, incoming.chunks)
+        self._arrived[group] = donor, number, incoming.received
+        more = {"bytes": incoming.size, "held": len(incoming.held)}
+        self.host.record("state", group, stage="arrived", at_view=number, donor=donor, **more)
+        self._keeper.state_arrived(group, incoming.view, donor, incoming.chunks)
         for call, arguments in incoming.held:
             call(*arguments)
         if incoming.end is not None:
@@ -527,11 +500,10 @@ class StateTransfer(Layer):
         """What was held means nothing without the state. The protocol may be calling us: it is called when it does not."""
         if incoming.lost:
             return
-        group, number = incoming.group, incoming.number
+        group, number, more = incoming.group, incoming.number, {"donor": incoming.donor, "bytes": incoming.size}
         text = f"{self.me} cannot get the state of {group} at view {number}: {text}; join again"
-        evidence = {"group": group, "view": number, "donor": incoming.donor, "bytes": incoming.bytes}
-        self.host.record("state", group, stage="lost", at_view=number, donor=incoming.donor, bytes=incoming.bytes, text=text)
-        self._lost = self._lost or Reason(STATE_LOST, text, evidence)
+        self.host.record("state", group, stage="lost", at_view=number, **more, text=text)
+        self._lost = self._lost or Reason(STATE_LOST, text, {"group": group, "view": number, **more})
         self._leaving[incoming.name] = None
         incoming.lost = True
         incoming.held.clear()

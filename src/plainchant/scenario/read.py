@@ -13,7 +13,7 @@ import functools
 import math
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from ..core.model import Declared, Duration, ScenarioError, UsageError, declarations, format_duration, parse_duration
 from .locate import Path, lines
@@ -22,11 +22,15 @@ from .model import Delay
 _LONGEST = 2**62  # trace columns are 64-bit nanoseconds; a longer duration could not be added to another one
 
 
-@functools.cache
+_known: Final[dict[type[Any], tuple[dict[str, Any], dict[str, Declared]]]] = {}
+
+
 def declared_types(cls: type[Any]) -> tuple[dict[str, Any], dict[str, Declared]]:
     """The resolved types of a dataclass's fields, and the declarations of those that have one. Resolving types is slow, so each
     class is resolved once."""
-    return typing.get_type_hints(cls), {field.name: declaration for field, declaration in declarations(cls)}
+    if cls not in _known:
+        _known[cls] = typing.get_type_hints(cls), {field.name: declaration for field, declaration in declarations(cls)}
+    return _known[cls]
 
 
 def hints(cls: type[Any]) -> dict[str, Any]:

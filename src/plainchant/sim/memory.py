@@ -30,6 +30,7 @@ forgets what was in it; of its modules, those that had crashed stay so.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -137,9 +138,7 @@ class SimCopy:
 
 
 class SimMailbox:
-    """A mailbox: its copies, and who is connected to it, by place, in the order in which they were."""
-
-    __slots__ = ("copies", "epoch", "layout", "places")
+    """A mailbox: its copies, and the processes connected to it, by place, in the order in which they connected."""
 
     def __init__(self, layout: Layout, epoch: int) -> None:
         self.layout = layout
@@ -208,39 +207,33 @@ class SimMailboxServer:
 # --- procedures -------------------------------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass(slots=True)
 class _Module:
     """A memory module, which does one operation at a time."""
 
-    __slots__ = ("crashed", "free_at")
-
-    def __init__(self) -> None:
-        self.crashed = False
-        self.free_at = 0
+    crashed: bool = False
+    free_at: int = 0
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class _Running:
     """A procedure that runs."""
 
-    __slots__ = ("began", "due", "host", "name", "random", "request", "seen", "send", "since", "token")
-
-    def __init__(self, host: SimHost, name: str, procedure: Procedure, now: int, random: Random) -> None:
-        self.host = host
-        self.name = name
-        self.send = procedure.send
-        self.random = random
-        self.request: Any = None
-        self.began = now
-        self.since = now  # when the request that is under way was due
-        self.due = now  # when the last request ought to have ended
-        self.token = 0  # changes when a wait is begun or moved, so that older entries in the heap are void
-        self.seen: dict[str, int] = {}  # the number of news in each mailbox when it last looked
+    host: SimHost
+    name: str
+    send: Callable[[Any], Any]
+    random: Random
+    began: int
+    since: int  # when the request that is under way was due
+    due: int  # when the last request ought to have ended
+    request: Any = None
+    token: int = 0  # changes when a wait is begun or moved, so that older entries in the heap are void
+    seen: dict[str, int] = dataclasses.field(default_factory=dict)  # the number of news in each mailbox when it last looked
 
 
 class SimMemory:
-    """All modules of a node, the mailboxes in them, and everything that runs on them.
-
-    ``timely``: what is late is a timing fault. ``watch`` is called after every operation.
-    """
+    """All modules of a node, the mailboxes in them, and everything that runs on them. ``timely``: what is late is a timing fault.
+    ``watch`` is called after every operation. ``send_length``: see ``Placement.send_length``."""
 
     def __init__(
         self,
@@ -254,7 +247,6 @@ class SimMemory:
         watch: Watch | None = None,
         send_length: Callable[[Operate, int], int | None] = lambda operation, copies: None,
     ) -> None:
-        """``send_length``: see ``Placement.send_length``."""
         self.node = node
         self._kernel = kernel
         self._settings = settings
@@ -279,19 +271,18 @@ class SimMemory:
 
     def begin(self, host: SimHost, name: str, procedure: Procedure) -> None:
         """Runs a procedure, from now on."""
-        random = self._random.get(host.me)
-        if random is None:
-            random = self._random[host.me] = Random(f"{self._seed}/memory/{host.me}")
-        running = _Running(host, name, procedure, self._kernel.now, random)
+        if host.me not in self._random:
+            self._random[host.me] = Random(f"{self._seed}/memory/{host.me}")
+        now = self._kernel.now
+        running = _Running(host, name, procedure.send, self._random[host.me], now, now, now)
         self._running.setdefault(host.me, {})[running] = None
         self._resume(running)
 
     def crash_module(self, number: int) -> bool:
         """A module (counted from 1) crashes, with every copy in it; False: it had crashed before."""
-        module = self._modules[number - 1]
-        was_alive = not module.crashed
-        module.crashed = True
-        return was_alive
+        had_crashed = self._modules[number - 1].crashed
+        self._modules[number - 1].crashed = True
+        return not had_crashed
 
     @property
     def working(self) -> tuple[int, ...]:
@@ -299,17 +290,17 @@ class SimMemory:
         return tuple(number for number, module in enumerate(self._modules, 1) if not module.crashed)
 
     def lose_all(self) -> None:
-        """The node has crashed: nothing is left of what was in it, and nobody who comes back knows who was there."""
+        """The node has crashed: its memory is lost, and so is the record of the processes that were there."""
         self.server.mailboxes.clear()
         for known in (self._hosts, self._told, self._acting):
             known.clear()
 
     def slow_down(self, host: SimHost, until: int, delay: int) -> None:
-        """Operations of this process take so much longer for a while."""
+        """Operations of this process take longer by ``delay`` until a time."""
         self._slow[host.me] = (until, delay)
 
     def calm(self) -> None:
-        """Nobody is slow any more."""
+        """No process is slow any more."""
         self._slow.clear()
 
     def clock_was_set(self, host: SimHost) -> None:
@@ -335,7 +326,7 @@ class SimMemory:
             self._kernel.at(self._kernel.now + self._settings.detection, self._tell_newcomer, host)
 
     def reported(self, reporter: SimHost, process: str) -> None:
-        """Somebody thinks that a process has failed."""
+        """A process reports that another seems to have failed."""
         if process in self._told:
             _notice(reporter, self._told[process])
             return
@@ -348,7 +339,7 @@ class SimMemory:
             return
         actor = self._acting.get(host.me)
         if actor is not None and actor.alive:
-            # Who is connected for it stops what it does for it, and clears up; before that nobody else may.
+            # The process connected for it stops acting for it, and cleans up; before that no other process may.
             _notice(actor, Failure(host.me, host.end.reason))
             return
         names = {host.me: host.end.reason}
@@ -399,16 +390,15 @@ class SimMemory:
         running.host.defer(self._begin, running)
 
     def _begin(self, running: _Running) -> None:
-        request = running.request
+        request, kernel = running.request, self._kernel
         kind = request.__class__
-        kernel = self._kernel
         if kind is Operate:
-            now = running.began = kernel.now
+            running.began = kernel.now
             duration = self._duration(running, request.bound)
             if self._service:
-                kernel.at(now + max(0, duration - self._service), self._arrive, running)
+                kernel.at(kernel.now + max(0, duration - self._service), self._arrive, running)
             else:
-                kernel.at(now + duration, self._complete, running)
+                kernel.at(kernel.now + duration, self._complete, running)
         elif kind is Nap and request.mailbox:
             self._nap(running, request.mailbox)
         elif kind is Until or kind is Nap:
@@ -464,22 +454,16 @@ class SimMemory:
     # operations
 
     def _duration(self, running: _Running, bound: int) -> int:
-        settings = self._settings
-        most = bound if settings.share == 1.0 else int(bound * settings.share)
-        kind = settings.duration
+        kind, share = self._settings.duration, self._settings.share
+        most = bound if share == 1.0 else int(bound * share)
         if kind == "uniform":
             duration = int(running.random.random() * (most + 1))
-        elif kind == "max":
-            duration = most
-        elif kind == "min":
-            duration = 0
-        else:
+        elif kind == "extremes":
             duration = most if running.random.random() < 0.5 else 0
-        if self._slow:
-            until, delay = self._slow.get(running.host.me, (0, 0))
-            if self._kernel.now < until:
-                duration += delay
-        return duration
+        else:
+            duration = most if kind == "max" else 0
+        until, delay = self._slow.get(running.host.me, (0, 0))
+        return duration + (delay if self._kernel.now < until else 0)
 
     def _arrive(self, running: _Running) -> None:
         """An operation needs the module for itself."""
@@ -494,9 +478,7 @@ class SimMemory:
             return
         self._kernel.events += 1
         request = running.request
-        if not host.special:
-            host.turn(self._operate, running)
-        elif host.processor.busy:
+        if host.special and host.processor.busy:
             host.turn(self._operate_behind, running)
         else:
             host.turn(self._operate, running)
@@ -553,12 +535,10 @@ class SimMemory:
             host.crash_inside({"mid_broadcast": True, "operation": request.name, "copy": request.copy})
 
     def _note_late(self, running: _Running, operation: str, copy: int | None, took: int, bound: int) -> None:
-        if not self._timely:
-            return
-        detail: dict[str, Any] = {"fault": "timing", "timing": True, "operation": operation}
-        if copy is not None:
-            detail["copy"] = copy
-        running.host.note_inside("fault", {**detail, "took_ns": took, "bound_ns": bound})
+        if self._timely:
+            where = {} if copy is None else {"copy": copy}
+            detail = {"fault": "timing", "timing": True, "operation": operation, **where, "took_ns": took, "bound_ns": bound}
+            running.host.note_inside("fault", detail)
 
     # the server
 
@@ -589,8 +569,8 @@ class SimMemory:
         return self._timely or other is None or other is host or not other.alive
 
     def _drop_stale(self, name: str) -> None:
-        """Where being late is no failure, a mailbox is made anew for who finds that all who were connected have stopped: so does
-        a live mailbox server. With time-outs whatever they left behind is waited for."""
+        """Where being late is no failure, a mailbox whose processes have all stopped is made anew, as by a live mailbox server.
+        With timeouts, what they left behind is waited for."""
         mailbox = self.server.mailboxes.get(name)
         if mailbox is None or self._timely or not mailbox.places:
             return

@@ -157,15 +157,10 @@ class Program:
                 self._make_member(name, promised, name in formed, self._terms.buffers)
 
     def _make_member(self, name: str, promised: Guarantees, formed: bool, buffers: Buffers) -> Membership:
-        profile = Profile(
-            promised,
-            formed=formed,
-            changes=self._changes,
-            proposes=self._proposes,
-            admits=self._host.admits,
-            settle=self._settle,
-            largest=self._host.max_packet if self._host.only_sends else LARGEST_MESSAGE,
-        )
+        host = self._host
+        largest = host.max_packet if host.only_sends else LARGEST_MESSAGE
+        terms = {"changes": self._changes, "proposes": self._proposes, "admits": host.admits}
+        profile = Profile(promised, formed=formed, settle=self._settle, largest=largest, **terms)
         member = self.groups[name] = Membership(self, name, self.name, profile, buffers)
         self._sizes[name] = deque()
         return member
@@ -205,10 +200,9 @@ class Program:
 
     def crash(self, state: State = "crashed", reason: str = "") -> None:
         """Stops where it is, for ever."""
-        if self.over:
-            return
-        self._is_over(Outcome(state, self._value, None, reason, self._simulation.now))
-        self.loop.crash()
+        if not self.over:
+            self._is_over(Outcome(state, self._value, None, reason, self._simulation.now))
+            self.loop.crash()
 
     def stopped(self, state: EndState, reason: Reason) -> None:
         """The process is no more; unless it crashed, the program goes on (called by the host)."""
@@ -251,15 +245,13 @@ class Program:
 
     async def _live(self) -> None:
         state: State = "returned"
-        error: Exception | None = None
-        reason = ""
+        error, reason = None, ""
         try:
             await self._membership()
         except asyncio.CancelledError:
             state = "cancelled"
         except Exception as caught:
-            error = caught
-            state = "raised"
+            error, state = caught, "raised"
             if self._host.end.state == "halted" and _is_about_groups(caught):
                 state, reason = "halted", self._host.end.reason
         self._stoppable = False
@@ -445,11 +437,9 @@ class Program:
     def _hand_over(self) -> None:
         """Gives the host what the program asked for, in order; sends to one group that follow each other in one piece."""
         requests, self._requests = self._requests, []
-        host = self._host
         for request, arguments in requests:
-            if not host.alive:
-                return
-            request(*arguments)
+            if self._host.alive:
+                request(*arguments)
 
     def _arm(self) -> None:
         due = self.loop.due()

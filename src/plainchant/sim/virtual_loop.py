@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-The loop never waits. Callbacks that are ready are run by :meth:`VirtualLoop.step`; whoever drives it is told by ``wake`` that
-there are some, and asks :meth:`VirtualLoop.due` when the next timer is. Time is the driver's, in whole nanoseconds; a timer
-that is set for later than now is at least one nanosecond away, so that waiting always makes time go on.
+The loop never waits. Callbacks that are ready are run by :meth:`VirtualLoop.step`; its driver is told by ``wake`` that there are
+some, and asks :meth:`VirtualLoop.due` when the next timer is. Time is the driver's, in whole nanoseconds; a timer that is set for
+later than now is at least one nanosecond away, so that waiting always makes time go on.
 
 Everything happens in the order in which it was asked for: callbacks first in, first out, timers by time and then by order.
 Tasks and asynchronous generators that are left over are ended in the order in which they began. There is no real input and
@@ -99,10 +99,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._cancelled_timers -= 1
         return timers[0][0] if timers else None
 
-    @property
-    def is_ready(self) -> bool:
-        return bool(self._ready)
-
     @contextmanager
     def running(self) -> Iterator[None]:
         """Inside, this is the running loop."""
@@ -195,13 +191,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         **options: Any,
     ) -> asyncio.Task[_Result]:
         number = next(self._names)
-        named = f"Task-{number}" if name is None else str(name)
         if self._task_factory is not None:
             given = options if context is None else {**options, "context": context}
             task: asyncio.Task[_Result] = self._task_factory(self, coro, **given)
-            task.set_name(named)
         else:
-            task = asyncio.Task(coro, loop=self, name=named, context=context, **options)
+            task = asyncio.Task(coro, loop=self, context=context, **options)
+        task.set_name(f"Task-{number}" if name is None else str(name))
         self._tasks[number] = task
         return task
 

@@ -26,11 +26,10 @@ class World:
     entered: Callable[[SimHost, str], None]
     """Called when a process is in a group that it was not made to enter: it proposed the group, or was invited."""
     renamed: Callable[[SimHost, str, str, int], None]
-    """Called when a group of a process has another name: the old, the new, and what is added to the numbers that its messages
-    which wait would have had."""
+    """Called when a group of a process is renamed: the old name, the new one, and the shift of waiting messages' numbers."""
     max_packet: int  # bytes of messages that go together
     memory_of: Callable[[str], SimMemory | None] = lambda place: None
-    """The common memory of a process's node, if the protocol is one on it."""
+    """The shared memory of a process's node, if the protocol uses one."""
     views: bool = True  # whether views are written into the trace
     only_send: frozenset[str] = frozenset()  # processes that are in groups without receiving anything there
     admits: bool = False  # whether the protocol, with its parameters, can guarantee deadlines

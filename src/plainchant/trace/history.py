@@ -67,10 +67,7 @@ class TraceBuffer:
 
     def history(self, run: str, process: ProcessId) -> History:
         """Where this process's rows go. The same run and process give the same history."""
-        key = (run, process)
-        if key not in self._histories:
-            self._histories[key] = History(run, process)
-        return self._histories[key]
+        return self._histories.setdefault((run, process), History(run, process))
 
     def table(self) -> pa.Table:
         """The rows so far as an Arrow table, in the order (run, process, index)."""

@@ -208,19 +208,17 @@ class _Builder:
 
     def write(self, said: Said) -> None:
         state = self.histories.get((said.run, said.process))
-        is_new = state is None
+        if said.kind == "start" and state is not None:
+            raise ImportProblem(
+                f"{said.where}: {said.process} starts a second time; a restarted process is a new one: give it a "
+                f"name of its own, such as {said.process}#1"
+            )
         if state is None:
             state = self._begin(said)
-        if said.kind == "start":
-            if not is_new:
-                raise ImportProblem(
-                    f"{said.where}: {said.process} starts a second time; a restarted process is a new one: give it a "
-                    f"name of its own, such as {said.process}#1"
-                )
-            return
         if state.final is not None:
             raise ImportProblem(f"{said.where}: {said.process} does something after its {state.final}; nothing can follow that")
-        self._row(said, state)
+        if said.kind != "start":
+            self._row(said, state)
 
     def _begin(self, said: Said) -> _State:
         state = _State(self._trace.history(said.run, said.process))
@@ -232,15 +230,11 @@ class _Builder:
     def _row(self, said: Said, state: _State) -> None:
         time = said.time if said.time is not None else max(state.time + 1, said.line * _STEP_NS)
         sender, seq = self._numbers.message(said)
-        extra: dict[str, Any] = {}
         if said.kind == "view":
             state.views[said.group or ""] = self._numbers.view(said)
-            extra["members"] = said.members
-        if said.deadline is not None:
-            extra["deadline"] = said.deadline
-        detail = self._detail(said, seq)
-        if detail:
-            extra["detail"] = detail
+        members = said.members if said.kind == "view" else None
+        parts = {"members": members, "deadline": said.deadline, "detail": self._detail(said, seq) or None}
+        extra = {name: part for name, part in parts.items() if part is not None}
         if said.kind in ("join", "leave") and said.group is None:
             raise ImportProblem(f"{said.where}: a {said.kind} without a group; capture it, or give it with set")
         row = (said.group, state.views.get(said.group or ""), sender, seq, None, said.rank, said.digest, said.size)
@@ -277,18 +271,16 @@ class _Builder:
             self._append(state, how, state.time, extra={"detail": detail} if detail else None)
 
 
+@dataclasses.dataclass(slots=True)
 class _State:
     """How far a history has come."""
 
-    __slots__ = ("final", "groups", "has_left", "history", "time", "views")
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-        self.time = 0
-        self.views: dict[str, int] = {}
-        self.groups: dict[str, None] = {}
-        self.final: str | None = None
-        self.has_left = False  # whether it has left the last group that it was in: that ends a history too
+    history: History
+    time: int = 0
+    views: dict[str, int] = dataclasses.field(default_factory=dict)
+    groups: dict[str, None] = dataclasses.field(default_factory=dict)
+    final: str | None = None
+    has_left: bool = False  # whether it has left the last group that it was in: that ends a history too
 
     def note(self, said: Said) -> None:
         if said.kind in FINAL_KINDS:

@@ -218,8 +218,7 @@ class Spool:
         """The protocol took messages ``first``, ``first + 1``, ... of this process; all of them have the deadline, if any."""
         if payloads:
             self._rows += len(payloads)
-            digests = array("I", map(crc32, payloads)).tobytes()
-            self._records.append(Sent(time, self._names[group], view, first, _sizes(payloads), digests, deadline))
+            self._records.append(Sent(time, self._names[group], view, first, _sizes(payloads), _digests(payloads), deadline))
 
     def deliver(
         self, time: int, group: str, view: int | None, sender: str, first: int, payloads: Sequence[bytes], rank: int | None
@@ -227,16 +226,14 @@ class Spool:
         """Messages ``first``, ``first + 1``, ... of the sender are handed to the application; they share their rank."""
         if payloads:
             self._rows += len(payloads)
-            names = self._names
-            digests = array("I", map(crc32, payloads)).tobytes()
-            self._records.append(Delivered(time, names[group], view, names[sender], first, rank, _sizes(payloads), digests))
+            names, sizes, digests = self._names, _sizes(payloads), _digests(payloads)
+            self._records.append(Delivered(time, names[group], view, names[sender], first, rank, sizes, digests))
 
     def accept(self, time: int, group: str, payloads: Sequence[bytes]) -> None:
         """The API accepted messages; they have no numbers yet."""
         if payloads:
             self._rows += len(payloads)
-            digests = array("I", map(crc32, payloads)).tobytes()
-            self._records.append(Accepted(time, self._names[group], _sizes(payloads), digests))
+            self._records.append(Accepted(time, self._names[group], _sizes(payloads), _digests(payloads)))
 
     def row(
         self,
@@ -258,20 +255,10 @@ class Spool:
             raise TraceError(f"the detail {detail!r} of a {kind!r} row is not JSON: {error}; its host is defective") from error
         names = self._names
         self._rows += 1
-        self._records.append(
-            Other(
-                names[kind],
-                time,
-                None if group is None else names[group],
-                view,
-                None if sender is None else names[sender],
-                seq,
-                rank,
-                None if members is None else [names[member] for member in members],
-                deadline,
-                text,
-            )
-        )
+        kind_code, group_code = names[kind], None if group is None else names[group]
+        sender_code = None if sender is None else names[sender]
+        codes = None if members is None else [names[member] for member in members]
+        self._records.append(Other(kind_code, time, group_code, view, sender_code, seq, rank, codes, deadline, text))
 
     @property
     def written(self) -> int:
@@ -321,10 +308,13 @@ class Spool:
         try:
             self.flush()
         finally:
-            if self._file >= 0:
-                os.close(self._file)
-                self._file = -1
+            self._let_go()
             self._problem = self._problem or f"the spool in {self.directory} is closed; it takes no more rows"
+
+    def _let_go(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def _next(self) -> None:
         """Begins a file; the lock of the one before goes when the new one has one, so a living process always has one."""
@@ -335,8 +325,7 @@ class Spool:
         except OSError:
             os.close(file)
             raise
-        if self._file >= 0:
-            os.close(self._file)
+        self._let_go()
         self._file = file
         written = list(self._names)[: len(self._names) - len(self._names.new)]
         header = Header(FORMAT, self._run, self._process, self._booted, self._files, self._index, sys.byteorder, written)
@@ -362,9 +351,7 @@ class Spool:
     def _failed(self, cause: OSError | str) -> TraceError:
         """The error to raise; from now on nothing is written."""
         reason = cause if isinstance(cause, str) else f"{cause.strerror or cause}; make room or choose another directory"
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._let_go()
         self._problem = f"cannot write the spool of {self._process} to {self.directory}: {reason}"
         return TraceError(self._problem)
 
@@ -394,6 +381,10 @@ def file_name(name: str) -> str:
     except UnicodeEncodeError as error:
         raise UsageError(f"{name!r} is no text that can be a file's name; choose another name") from error
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
+def _digests(payloads: Sequence[bytes]) -> bytes:
+    return array("I", map(crc32, payloads)).tobytes()
 
 
 def _sizes(payloads: Sequence[bytes]) -> int | bytes:
