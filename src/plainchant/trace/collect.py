@@ -210,8 +210,7 @@ class _Survey:
         self.rows += block.rows
         for record in block.block.records:
             self.last_time = record.time
-            if self.first_time is None:
-                self.first_time = record.time
+            self.first_time = record.time if self.first_time is None else self.first_time
             if isinstance(record, Other):
                 self._other(block.names[record.kind], None if record.group is None else block.names[record.group])
             elif not isinstance(record, Accepted):
@@ -323,8 +322,8 @@ class _Rows:
         view = self._view(group, record.view)
         if isinstance(record, Sent):
             if record.deadline is not None:
-                for place in range(self.count, self.count + len(digests) // self._integers.itemsize):
-                    self._sparse["deadline"][place] = record.deadline
+                places = range(self.count, self.count + len(digests) // self._integers.itemsize)
+                self._sparse["deadline"] |= dict.fromkeys(places, record.deadline)
             return _Part("taken" if self._headless else "send", time, group, view, me, record.first, None, sizes, digests)
         return _Part("deliver", time, group, view, names[record.sender], record.first, record.rank, sizes, digests)
 
@@ -335,15 +334,11 @@ class _Rows:
         sender = None if record.sender is None else names[record.sender]
         if kind == "view" and group is not None:
             self._installed.add(group)
-        if record.members is not None:
-            self._sparse["members"][self.count] = [names[member] for member in record.members]
-        if record.deadline is not None:
-            self._sparse["deadline"][self.count] = record.deadline
-        detail = record.detail
-        if kind == "start" and not self._run.whole:
-            detail = _without_promises(detail)
-        if detail is not None:
-            self._sparse["detail"][self.count] = detail
+        detail = _without_promises(record.detail) if kind == "start" and not self._run.whole else record.detail
+        members = None if record.members is None else [names[member] for member in record.members]
+        for column, value in (("members", members), ("deadline", record.deadline), ("detail", detail)):
+            if value is not None:
+                self._sparse[column][self.count] = value
         return _Part(kind, record.time, group, self._view(group, record.view), sender, record.seq, record.rank)
 
     def _view(self, group: str | None, view: int | None) -> int | None:
@@ -357,9 +352,9 @@ class _Rows:
         starts = np.cumsum(counts) - counts
         offsets = np.arange(self.count) - np.repeat(starts, counts)
         spread = pa.array(np.repeat(np.arange(len(parts)), counts))
-        columns: dict[str, pa.Array] = {}
-        for place, name in enumerate(_COMMON):
-            columns[name] = spread_column(column_of(name, [part[place] for part in parts]), spread)
+        columns: dict[str, pa.Array] = {
+            name: spread_column(column_of(name, [part[place] for part in parts]), spread) for place, name in enumerate(_COMMON)
+        }
         columns["seq"] = pc.add(columns["seq"], pa.array(offsets))
         columns["sent"] = self._sent(counts, columns["seq"])
         columns["digest"], columns["size"] = self._payloads(counts, starts)

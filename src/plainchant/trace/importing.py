@@ -51,11 +51,9 @@ class Imported:
 def import_logs(
     logs: Sequence[Path], mapping: Mapping, trace: TraceBuffer, *, progress: Callable[[int], None] = lambda lines: None
 ) -> Imported:
-    """Puts the events of some logs into a trace (a TraceBuffer or a TraceWriter, which the caller closes).
-
-    ``progress`` is told now and then how many lines were read, both passes counted. Raises ImportProblem with the file
-    and line, or with what is wrong with the mapping.
-    """
+    """Puts the events of some logs into a trace (a TraceBuffer or a TraceWriter, which the caller closes). ``progress`` is told
+    now and then how many lines were read, both passes counted. Raises ImportProblem with the file and line, or with what is wrong
+    with the mapping."""
     lines = Lines(logs, mapping)
     events: Iterable[Said] = lines
     if mapping.by_time:
@@ -132,10 +130,8 @@ class _Numbers:
             raise ImportProblem(f"{said.where}: {said.process} sends a message of {said.sender}; a sender sends its own")
         key = (run, group, said.process, name)
         if key in self._seqs:
-            raise ImportProblem(
-                f"{said.where}: {said.process} sends message {name} of group {group} a second time; "
-                'map what is sent again to kind = "retransmit"'
-            )
+            again = f"{said.process} sends message {name} of group {group} a second time"
+            raise ImportProblem(f'{said.where}: {again}; map what is sent again to kind = "retransmit"')
         self._taken[run, group, said.process] += 1
         self._seqs[key] = self._taken[run, group, said.process]
         place = (run, group, name)
@@ -209,10 +205,8 @@ class _Builder:
     def write(self, said: Said) -> None:
         state = self.histories.get((said.run, said.process))
         if said.kind == "start" and state is not None:
-            raise ImportProblem(
-                f"{said.where}: {said.process} starts a second time; a restarted process is a new one: give it a "
-                f"name of its own, such as {said.process}#1"
-            )
+            again = f"{said.process} starts a second time; a restarted process is a new one"
+            raise ImportProblem(f"{said.where}: {again}: give it a name of its own, such as {said.process}#1")
         if state is None:
             state = self._begin(said)
         if state.final is not None:
