@@ -2,9 +2,8 @@
 
 Theory of operation
 -------------------
-An :class:`Engine` is one process's protocol, for *all* the groups that the process belongs to. It is called and never
-waits: no socket, no clock, no thread, no log. What it wants done it asks of its :class:`Host`, and two rules make that
-safe everywhere:
+An :class:`Engine` is one process's protocol, for *all* the groups that the process belongs to. It is called and never waits: no
+socket, no clock, no thread, no log. What it wants done it asks of its :class:`Host`, and two rules make that safe everywhere:
 
 1. **Host calls never call back.** They become the effects of the turn. When the engine's method has returned, the effects
    are performed in order; if the method raised, they are dropped and the process halts. ``take``, ``now``, ``clock`` and
@@ -154,8 +153,7 @@ class Engine:
         raise ProtocolError(f"{type(self).__name__} cannot rename groups")
 
     def notice(self, event: Any) -> None:
-        """Something the layer below has to say, or the host: a :class:`~.model.Pressure`, a :class:`~.model.Consent`. Who does
-        not know it ignores it."""
+        """News from the layer below or the host, such as a :class:`~.model.Pressure`. An engine ignores what it does not know."""
 
     def admission(self, group: GroupId) -> Mapping[str, Any] | None:
         """What is guaranteed in this group now, and how much room is left; None: the protocol has no admission control."""
@@ -172,12 +170,10 @@ _HOST_CALLS, _ENGINE_CALLS = (
 
 
 class Layer(Engine):
-    """An engine on an engine: to the host outside it is the engine, to the engine inside it is the host.
-
-    A subclass overrides calls of either side. Whatever it leaves alone is bound straight to the other side when the
-    stack is built, so that it costs nothing. The overriding method reaches the outside as ``self.host`` and the inside as
-    ``self.inner``. Calls inwards come only from the layer's own ``receive``, ``expire`` or ``notice``.
-    """
+    """An engine on an engine: to the host outside it is the engine, to the engine inside it is the host. A subclass overrides
+    calls of either side. Whatever it leaves alone is bound straight to the other side when the stack is built, so that it costs
+    nothing. The overriding method reaches the outside as ``self.host`` and the inside as ``self.inner``. Calls inwards come only
+    from the layer's own ``receive``, ``expire`` or ``notice``."""
 
     host: Host
     inner: Engine
@@ -215,10 +211,8 @@ def _overridden(layer: type[Layer]) -> set[str]:
 
 
 class PerGroup(Engine):
-    """Runs a protocol that is written for one group, one instance a group.
-
-    Instances are told apart by the first field of their packets (``group``) and by the names of their timers.
-    """
+    """Runs a protocol that is written for one group, one instance a group. Instances are told apart by the first field of their
+    packets (``group``) and by the names of their timers."""
 
     def __init__(self, host: Host, make: Callable[[Host, GroupId], Engine]) -> None:
         self._host = host

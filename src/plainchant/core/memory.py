@@ -1,16 +1,17 @@
-"""Common memory: what a protocol on mailboxes may ask for, and what hosts have to provide.
+"""Shared memory: what a protocol on mailboxes may ask for, and what hosts have to provide.
 
 Theory of operation
 -------------------
-Protocols on common memory are *procedures*: generators that yield one request at a time and get its result back.
+Protocols on shared memory are *procedures*: generators that yield one request at a time and get its result back.
 
-- :class:`Operate` is one atomic step on one copy of a mailbox. The host runs ``step(copy)`` so that nobody else sees that copy
-between its beginning and its end, and sends back what it returns, or :data:`FAILED` if the module that holds the copy has
-crashed. A module that has crashed stays so, for everybody. While the step runs ``host.clock()`` reads the clock afresh. -
-:class:`Until` waits until the process's own clock shows a time. :class:`Nap` does the same, for a procedure that looks at the
-memory now and then: a host that knows when something new was written (``Operate.news``) ends it then, and, as long as nothing
-was, only at its latest time. - :class:`Connect`, :class:`Disconnect` and :class:`Directory` are calls of the mailbox server.
-Each node has its own, with its own modules; processes of one node do not reach the memory of another.
+- :class:`Operate` is one atomic step on one copy of a mailbox. The host runs ``step(copy)`` so that no other process sees that
+  copy meanwhile, and sends back what it returns, or :data:`FAILED` if the module that holds the copy has crashed (it stays so,
+  for every process). While the step runs ``host.clock()`` reads the clock afresh.
+- :class:`Until` waits until the process's own clock shows a time. :class:`Nap` does the same, for a procedure that looks at the
+  memory now and then: a host that knows when something new was written (``Operate.news``) ends it then, and otherwise at its
+  latest time.
+- :class:`Connect`, :class:`Disconnect` and :class:`Directory` are calls of the mailbox server. Each node has its own, with its
+  own modules; processes of one node do not reach the memory of another.
 
 A procedure can be stopped for ever at every ``yield`` (its process crashes), and may be resumed late (its process is slow): an
 operation that takes longer than its ``bound``, counted from the moment at which it was due, is a timing fault, which the host
@@ -18,9 +19,9 @@ writes into the trace. Several procedures of one process run at the same time, e
 
 A mailbox has ``copies`` copies, copy i in module i, and each copy has a :class:`Header` and two tables of fixed size: a
 :class:`Connection` for each place, and ``slots`` entries for each place. With ``mailbox`` only the process in a place fills its
-slots, so that there is always room for who has a free slot of its own, and an entry has the same number in all copies; with
-``dedos`` they are for all. Records are immutable; a step changes one by
-putting another in its place, which hosts do at once: a process that is killed leaves the old record or the new one.
+slots, so that a process with a free slot always has room, and an entry has the same number in all copies; with ``dedos`` slots
+are for all. Records are immutable; a step replaces a record at once: a process that is killed leaves the old record or the new
+one.
 
 This module imports ``model`` and nothing else of ours.
 """
@@ -183,8 +184,7 @@ class Nap(msgspec.Struct, frozen=True):
 
 
 class Connect(msgspec.Struct, frozen=True):
-    """Asks the mailbox server for a place at a mailbox, which is made if there is none of that name. Gives a :class:`Port`, or a
-    text that says why not."""
+    """Asks the mailbox server for a place at a mailbox, which is made if it does not exist. Gives a :class:`Port`, or why not."""
 
     mailbox: GroupId
     layout: Layout

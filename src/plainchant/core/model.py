@@ -24,8 +24,7 @@ ProcessId: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 GroupId: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 MOST: Final = 1 << 62
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
-"""An integer in a packet. Decoding refuses what is out of range, so that whatever engines add to it fits into the 64 bits of a
-trace's columns and of a packet."""
+"""An integer in a packet. Decoding refuses what is out of range, so that sums of them fit into 64 bits, as trace columns have."""
 Nanoseconds: TypeAlias = Number
 Timer: TypeAlias = str | tuple[Any, ...]  # an engine names its timers; a layer's timers carry the layer's name
 
@@ -71,11 +70,9 @@ class ProtocolError(PlainchantError):
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of everything that engines send to each other: frozen, typed, small.
-
-    A subclass sets its wire tag with ``class Ack(Packet, frozen=True, array_like=True, gc=False, tag=3)``. Packets of a
-    protocol that is written for one group have the group as their first field, by which they find their instance.
-    """
+    """Base of everything that engines send to each other: frozen, typed, small. A subclass sets its wire tag with ``class
+    Ack(Packet, frozen=True, array_like=True, gc=False, tag=3)``. Packets of a protocol that is written for one group have the
+    group as their first field, by which they find their instance."""
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):

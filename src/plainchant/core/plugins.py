@@ -86,10 +86,8 @@ def plugins(group: str) -> Mapping[str, Plugin]:
 
 
 def load(group: str, name: str, what: str, extra: str) -> Any:
-    """The plug-in ``name`` of a group, for a feature that the library itself offers.
-
-    ``what`` says which feature needs it ("result.verdict needs"), ``extra`` which extra of plainchant brings it, for the error.
-    """
+    """The plug-in ``name`` of a group, for a feature that the library itself offers. ``what`` says which feature needs it
+    ("result.verdict needs"), ``extra`` which extra of plainchant brings it, for the error."""
     plugin = plugins(group).get(name)
     if plugin is None:
         raise PluginError(f"{what} the plug-in {name!r} ({group}), which is not installed: {install(extra)}")

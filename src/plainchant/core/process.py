@@ -69,8 +69,7 @@ None for a single message without a deadline, which is the body of the batch."""
 DELIVER: Final = 3
 """``(group, view, sender, batch, payloads, rank)``: ``payloads`` is None for a single message, which is the body of the batch."""
 ROW: Final = 4
-"""``(kind, group, view, sender, seq, rank, extra)``: a row of the host's own. ``extra`` is None or has ``detail``, ``members`` or
-``deadline``."""
+"""``(kind, group, view, sender, seq, rank, extra)``: a row of the host's own; ``extra``: None, or detail, members or deadline."""
 RECORD: Final = 5  # the same, by the engine
 VIEW: Final = 6  # `(view, is_new, is_first)`: the process had not entered this group; it is in it from this view on
 LEFT: Final = 7  # `(group, is_last)`: the process is out of the group, and in no other

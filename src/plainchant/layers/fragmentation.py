@@ -217,10 +217,8 @@ class Fragmentation(Layer):
 
 
 class _Outgoing:
-    """A large message of ours under way. Each of its bytes is untaken, or on its way, or in our own partial message.
-
-    One that ``is_back`` stays only if the process leaves or closes the group then, so that nothing more is taken before.
-    """
+    """A large message of ours under way. Each of its bytes is untaken, or on its way, or in our own partial message. One that
+    ``is_back`` stays only if the process leaves or closes the group then, so that nothing more is taken before."""
 
     __slots__ = ("_untaken", "body", "end", "first", "is_back", "refused")
 

@@ -108,11 +108,9 @@ class Keeper(Protocol):
 
 
 class StateTransfer(Layer):
-    """Brings the application's state to joiners. See the module's docstring.
-
-    Besides an engine's entry points it has those of the donor's application: ``put``, ``finish`` and ``fail``, which the host
-    calls as turns, and ``has_room``, which only reads. Calls for a transfer that is over do nothing.
-    """
+    """Brings the application's state to joiners. See the module's docstring. Besides an engine's entry points it has those of the
+    donor's application: ``put``, ``finish`` and ``fail``, which the host calls as turns, and ``has_room``, which only reads.
+    Calls for a transfer that is over do nothing."""
 
     def __init__(
         self,

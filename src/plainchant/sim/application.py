@@ -176,11 +176,9 @@ class Member:
 
 
 class Attendant:
-    """The application's side of a process whose application is callbacks, a workload, or both (:class:`.listener.Listener`).
-
-    What it is told becomes calls that run when the effects of the engine's turn are performed. While the application takes
-    nothing (``host.unread``), they wait with everything else that is unread.
-    """
+    """The application's side of a process whose application is callbacks, a workload, or both (:class:`.listener.Listener`). What
+    it is told becomes calls that run when the effects of the engine's turn are performed. While the application takes nothing
+    (``host.unread``), they wait with everything else that is unread."""
 
     def __init__(self, host: SimHost, application: Any | None) -> None:
         self._host = host

@@ -79,10 +79,8 @@ class Unfinished(PlainchantError):
 @dataclasses.dataclass(frozen=True)
 class Result:
     """What a run came to. ``outcomes`` has every incarnation by name (``p1``, then ``p1#1``), in the order of their beginning.
-
     The run is kept as Python rows. ``trace``, ``verification``, ``verdict`` and ``violations`` convert them when first asked for,
-    which needs the extra ``cli``; without it they raise UsageError.
-    """
+    which needs the extra ``cli``; without it they raise UsageError."""
 
     scenario: Scenario
     outcomes: dict[str, Outcome]

@@ -15,11 +15,9 @@ from ..scenario.outcome import EndState
 
 
 class Listener(Protocol):
-    """The application's side of a process: what it is told, and what it is asked.
-
-    It is told in the order of the effects, after the engine's method has returned. It does not call the engine from there: what
-    it wants to run it adds to ``host.calls``, which run when the effects are performed.
-    """
+    """The application's side of a process: what it is told, and what it is asked. It is told in the order of the effects, after
+    the engine's method has returned. It does not call the engine from there: what it wants to run it adds to ``host.calls``,
+    which run when the effects are performed."""
 
     def started(self) -> None:
         """The process has started, and has asked to enter its groups."""

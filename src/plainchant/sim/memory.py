@@ -1,31 +1,31 @@
-"""Common memory in the simulator: modules, mailboxes, the mailbox server, and the procedures that use them.
+"""Shared memory in the simulator: modules, mailboxes, the mailbox server, and the procedures that use them.
 
 Theory of operation
 -------------------
 **Procedures.** A procedure (:mod:`.core.memory`) is resumed in a turn of its host: what it asks of the host until its next
-request is applied like what an engine asks for. A request is one entry in the kernel's heap, which resumes the procedure when
-it is over. An operation has its effect at the instant at which it is over, in the same turn in which the procedure gets the
-result, and counts as an event of the process. So a process can crash between any two operations, and one that crashes while an
-operation is under way has not done it.
+request is applied like what an engine asks for. A request is one entry in the kernel's heap, which resumes the procedure when it
+is over. An operation has its effect at the instant at which it is over, in the turn in which the procedure gets the result, and
+counts as an event of the process. So a process can crash between any two operations, and one that crashes during an operation has
+not done it.
 
 **Time.** An operation takes what is drawn for it in [0, bound] x ``share``, and longer if its process is ``slow``. With
 ``service`` a module does one operation at a time: the last part of an operation, of that length, needs the module for itself and
 waits for it in order of arrival. Waits end when the process's clock shows their time; a clock that is set ends them earlier or
-later. A nap that names no mailbox is a wait. One that does ends with the first news in it that its procedure has not seen, which
-costs nothing as long as there is none: news that came between the procedure's last operation there and the nap end it at once,
-and what a nap was ended by counts as seen. An operation that finds its module crashed is no news.
+later. A nap that names no mailbox is a wait. One that does ends with the first news in it that its procedure has not seen: news
+that came between the procedure's last operation there and the nap end it at once, and what ended a nap counts as seen. An
+operation that finds its module crashed is no news.
 
 **Late.** ``due`` is when a procedure's last request ought to have ended. An operation is late if it is over more than its bound
-after that. Of a process that does nothing for a while (a pause, a busy processor), an operation that was begun has its effect
-even so; it is late if its result is seen so long after it was due, and a wait is late if the procedure goes on at all after its
-end. What is late is written into the trace as a timing fault, once, unless the protocol does not mind.
+after that. An operation that a process has begun has its effect even if the process then does nothing for a while (a pause, a
+busy processor); it is late if its result is seen too long after it was due, and a wait is late if the procedure goes on at all
+after its end. What is late is written into the trace as a timing fault, once, unless the protocol does not mind.
 
-**Failures.** The process membership service knows who has crashed or was halted and tells all others after ``detection``, or as
-soon as somebody reports it; those whom it was connected for (``Connect.process``) have failed with it. Who starts later is told
-as well, because there may be nobody left who cleans up.
+**Failures.** The process membership service knows which processes have crashed or were halted and tells all others after
+``detection``, or as soon as a process reports it; those that it was connected for (``Connect.process``) have failed with it. A
+process that starts later is told as well, because it may be the only one left to clean up.
 
-**Nodes.** Where processes are on nodes, each has all of this for itself: a :class:`SimMemory`. A node that crashes as a whole
-forgets what was in it; of its modules, those that had crashed stay so.
+**Nodes.** Where processes are on nodes, each node has a :class:`SimMemory` of its own. A node that crashes as a whole forgets
+what was in it; of its modules, those that had crashed stay so.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 Theory of operation
 -------------------
-A host asks for a :class:`Route` for each set of destinations and keeps it until the network changes. If nothing can
-happen to a packet on the way (no rates, no faults, no bandwidth, the same constant delay on every link) the route has a
-``delay``: one heap entry carries the packet to all destinations and nothing is drawn at random. Otherwise each copy goes
-through, in this order: the sender's processor, the medium (one for all, or one a link), cuts and partitions, loss,
-corruption, delay, reordering, duplication. Faults apply when a packet leaves: what is under way when a link is cut
-still arrives.
+A host asks for a :class:`Route` for each set of destinations and keeps it until the network changes. If nothing can happen to a
+packet on the way (no rates, no faults, no bandwidth, the same constant delay on every link) the route has a ``delay``: one heap
+entry carries the packet to all destinations and nothing is drawn at random. Otherwise each copy goes through, in this order: the
+sender's processor, the medium (one for all, or one a link), cuts and partitions, loss, corruption, delay, reordering,
+duplication. Faults apply when a packet leaves: what is under way when a link is cut still arrives.
 
 A shared medium is a queue, unless it has a ``slot``: then stations that wait for it at once collide, and who gets it has
 lost as many slots as Metcalfe and Boggs expect for so many stations (:func:`contention`).

@@ -149,8 +149,7 @@ class Program:
     def prepare(
         self, guarantees: Mapping[str, Guarantees], *, formed: Container[str], changes: bool, proposes: bool, settle: float
     ) -> None:
-        """Makes the memberships, before the process enters the groups: it forms some, and joins the others. The other terms are
-        those of :class:`Profile`."""
+        """Makes the memberships, before the process forms or joins the groups. The other terms are those of :class:`Profile`."""
         self._changes, self._proposes, self._settle = changes, proposes, settle
         with self.loop.running():
             for name, promised in guarantees.items():
@@ -288,8 +287,7 @@ class Program:
                 await self._leave(group, error)
 
     async def _leave(self, group: Membership, error: BaseException | None) -> None:
-        """As at the end of ``async with plainchant.join(...)``. In a group that cannot be left the process outlives its
-        program."""
+        """As at the end of ``async with plainchant.join(...)``. In a group that cannot be left, the program ends first."""
         group.incoming.stop_listening()
         if not group.profile.changes:
             return

@@ -27,12 +27,10 @@ Part = tuple[int, int | None, int, int]  # of one delivered message: seq, send t
 
 
 class SendTimes:
-    """Send times of the messages under way, and the rows of the batch that was delivered last.
-
-    The same batch object is delivered at every member, mostly one right after the other and often at the same
-    instant. So its digest (of the very same immutable bytes) and its send time are worked out once, and the rows
-    themselves are shared as long as nothing in them differs: ``effect``, ``now`` and ``local`` are what they are made of.
-    """
+    """Send times of the messages under way, and the rows of the batch that was delivered last. The same batch object is delivered
+    at every member, mostly one right after the other and often at the same instant. So its digest (of the very same immutable
+    bytes) and its send time are worked out once, and the rows themselves are shared as long as nothing in them differs:
+    ``effect``, ``now`` and ``local`` are what they are made of."""
 
     def __init__(self, hosts: Iterable[SimHost]) -> None:
         self._hosts = hosts

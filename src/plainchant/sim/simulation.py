@@ -2,11 +2,10 @@
 
 Theory of operation
 -------------------
-One seed decides everything. Whatever draws at random has a stream of its own, named by a string, so that more draws
-in one place do not shift those in another, and nothing depends on hashes or on the order of sets. The run has two
-phases: until ``duration`` senders send and faults happen; then, if the scenario is drained, everything heals and the
-run goes on until no process waits for anything during a whole *settle* period of the protocol, or until the ``drain``
-bound.
+One seed decides everything. Whatever draws at random has a stream of its own, named by a string, so that more draws in one place
+do not shift those in another, and nothing depends on hashes or on the order of sets. The run has two phases: until ``duration``
+senders send and faults happen; then, if the scenario is drained, everything heals and the run goes on until no process waits for
+anything during a whole *settle* period of the protocol, or until the ``drain`` bound.
 """
 
 from __future__ import annotations

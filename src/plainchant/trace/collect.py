@@ -2,20 +2,19 @@
 
 Theory of operation
 -------------------
-Every spool is read twice, block by block. The first pass notes when each message was sent (a range at a time, because
-that is how a host takes them), how the history ends and whether it is whole. The second makes rows: tens of thousands
-at a time, a record is one entry of each column, entries are repeated as often as the record has messages, and numbers,
-digests and sizes are filled in by array arithmetic. So a spool may be much larger than the memory; what is kept for a
-run is 24 bytes for each batch that was sent.
+Every spool is read twice, block by block. The first pass notes when each message was sent (a range at a time, because that is how
+a host takes them), how the history ends and whether it is whole. The second makes rows, tens of thousands at a time: a record is
+one entry of each column, entries are repeated for each message of the record, and numbers, digests and sizes are filled in by
+array arithmetic. So a spool may be much larger than the memory; what is kept for a run is 24 bytes for each batch that was sent.
 
-**The end.** A history without ``crash`` or ``end`` that did not leave its last group either is one of a process that was
-killed. A flush comes before its packets, so whatever others have of it is in the spool, and the collector appends
-``crash`` with ``{"by": "collector"}``. Not if the process lives: then more may follow, and its history stays cut.
+**The end.** A history without ``crash`` or ``end`` that did not leave its last group either is one of a process that was killed.
+A flush comes before its packets, so whatever others have of it is in the spool, and the collector appends ``crash`` with ``{"by":
+"collector"}``. Not if the process lives: then more may follow, and its history stays cut.
 
-**The beginning.** A spool that kept only its last files has no beginning. Nobody can verify it: views and numbers of
-messages are missing. It is refused, or, with ``tail``, made into a trace to look at: the history gets a ``start`` row that
-tells how many rows are missing, its ``send`` rows are called ``taken`` (numbers of ``send`` rows begin at 1), rows say no
-view before the first that was installed, and no process of the run promises anything.
+**The beginning.** A spool that kept only its last files cannot be verified: views and numbers of messages are missing. It is
+refused, or, with ``tail``, made into a trace to look at: the history gets a ``start`` row that tells how many rows are missing,
+its ``send`` rows are called ``taken`` (numbers of ``send`` rows begin at 1), rows say no view before the first that was
+installed, and no process of the run promises anything.
 """
 
 from __future__ import annotations
@@ -276,10 +275,8 @@ def _expand(
 
 
 class _Rows:
-    """Rows of one history that are not yet in a table, as *parts*: what the rows of one record have in common.
-
-    ``count`` is how many rows these are, ``index`` how many were taken before.
-    """
+    """Rows of one history that are not yet in a table, as *parts*: what the rows of one record have in common. ``count`` is how
+    many rows these are, ``index`` how many were taken before."""
 
     def __init__(self, survey: _Survey, run: _Run) -> None:
         self._run = run

@@ -32,10 +32,8 @@ Row: TypeAlias = tuple[
 
 
 class History:
-    """One process's history in one run: the rows that are not converted yet.
-
-    ``packets`` maps a position in ``rows`` to the packets that this event put on the network.
-    """
+    """One process's history in one run: the rows that are not converted yet. ``packets`` maps a position in ``rows`` to the
+    packets that this event put on the network."""
 
     __slots__ = ("first", "packets", "process", "rows", "run")
 

@@ -2,25 +2,24 @@
 
 Theory of operation
 -------------------
-A live process may be killed at any instant, and whatever others can have seen of it must be on disk by then. So its
-host tells the spool what happens during a turn and calls ``flush`` at the turn's end, before the turn's packets leave:
-one ``write`` of everything. A process that is killed between two flushes loses nothing that anybody can know of. (The
-machine may fail as well: nobody calls ``fsync``, so a power failure can lose the last seconds.)
+A live process may be killed at any instant, and whatever others can have seen of it must be on disk by then. So its host tells
+the spool what happens during a turn and calls ``flush`` at the turn's end, before the turn's packets leave: one ``write`` of
+everything. A process that is killed between two flushes loses nothing that others can know of. (Nothing calls ``fsync``, so a
+power failure of the machine can lose the last seconds.)
 
-**Ranges, not rows.** A host takes and delivers batches. A batch is one record: kind, time, group, view, sender, the
-first number, the rank, the sizes (one integer where all are equal) and a CRC-32 a message. Work a message is what
-Python cannot afford, so the payloads are only gone over by ``map`` with functions of C. Names are written once and are
-then numbers. Rows of a trace are made of it later, by ``collect``.
+**Ranges, not rows.** A host takes and delivers batches. A batch is one record: kind, time, group, view, sender, the first number,
+the rank, the sizes (one integer where all are equal) and a CRC-32 for each message. Python cannot afford work for each message,
+so the payloads are only gone over by ``map`` with functions of C. Names are written once and are then numbers. ``collect`` makes
+rows of it.
 
-**Files.** ``DIRECTORY/RUN/PROCESS/00000.spool``, ``00001.spool``, ...; signs in names that a file system could take
-amiss are escaped like those of a URL (``p3#1`` is ``p3%231``). A file is ``MAGIC``, then blocks. A block is its length,
-the complement of its length, the CRC-32 of its body, each in 4 bytes, little-endian, and the body, MessagePack. The
-first block of a file is a :class:`Header` with all names so far, so a file can be read without those before it; every
-other block is a flush, a :class:`Block`. A block at the end that is shorter than its length says is a torn write, and
-everything before it is whole. A block that has its length and another checksum was altered afterwards.
+**Files.** ``DIRECTORY/RUN/PROCESS/00000.spool``, ``00001.spool``, ...; signs that a file system could refuse are escaped like
+those of a URL (``p3#1`` is ``p3%231``). A file is ``MAGIC``, then blocks. A block is its length, the complement of its length,
+the CRC-32 of its body, each in 4 bytes, little-endian, and the body, MessagePack. The first block of a file is a :class:`Header`
+with all names so far, so a file can be read without those before it; every other block is a flush, a :class:`Block`. A block at
+the end that is shorter than its length says is a torn write, and everything before it is whole. A block of its full length with
+another checksum was altered.
 
-The spool holds a lock on the file that it writes (``flock``), which goes with the process however it ends. By it a
-collector knows who still lives.
+The spool holds a lock on the file that it writes (``flock``), which ends with the process: by it a collector knows which live.
 """
 
 from __future__ import annotations

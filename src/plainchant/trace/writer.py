@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-Hosts append rows to histories (:mod:`.history`). They are converted many at a time: the rows of all histories are laid end to
-end in the order (run, process, index), flattened into one list, and each column is every twelfth element of it. Columns that
-most rows do not have (members, deadline, detail, packets) are filled in from the few that do. ``run``, ``process`` and
-``index`` are not in the rows at all: they follow from a row's position.
+Hosts append rows to histories (:mod:`.history`). They are converted many at a time: the rows of all histories are laid end to end
+in the order (run, process, index), flattened into one list, and each column is every twelfth element of it. Columns that most
+rows do not have (members, deadline, detail, packets) are filled in from the few that do. ``run``, ``process`` and ``index`` are
+not in the rows: they follow from a row's position.
 
-:class:`TraceWriter` converts a few thousand rows at a time and empties the histories *in place*, because hosts hold references
-to the lists. The batches are small because tuples that are still in the processor's cache convert almost twice as fast, and
-the next rows find warm memory. When enough is converted it is put in order and becomes a row group. Until ``close`` has
-succeeded, the files are in a hidden directory, which becomes ``trace`` by one rename: a trace that is there is whole.
+:class:`TraceWriter` converts a few thousand rows at a time and empties the histories *in place*, because hosts hold references to
+the lists. The batches are small because tuples that are still in the processor's cache convert almost twice as fast. When enough
+is converted it is put in order and becomes a row group. Until ``close`` has succeeded, the files are in a hidden directory, which
+becomes ``trace`` by one rename: a trace that is there is whole.
 
 The same rows give the same bytes: nothing in a file depends on the time, the machine or the order of a set.
 """
@@ -212,10 +212,8 @@ def write_table(table: pa.Table, path: str | Path) -> None:
 
 
 def convert(histories: Sequence[History]) -> pa.Table:
-    """The rows of these histories, one history after the other, as a table.
-
-    Strings are dictionary-encoded (``.cast(SCHEMA)`` makes them plain). Raises TraceError if a value does not fit its column.
-    """
+    """The rows of these histories, one history after the other, as a table. Strings are dictionary-encoded (``.cast(SCHEMA)``
+    makes them plain). Raises TraceError if a value does not fit its column."""
     lengths = [len(history.rows) for history in histories]
     count = sum(lengths)
     rows: list[Row] = list(chain.from_iterable(history.rows for history in histories))

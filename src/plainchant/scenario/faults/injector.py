@@ -2,24 +2,22 @@
 
 Theory of operation
 -------------------
-The :class:`Injector` has the table of faults. It decides which processes a fault concerns, which of them record it, what is
-done, and when it is undone. A :class:`Backend` does it: the simulator's to hosts in virtual time (``sim.faults``), the live one's
-to operating-system processes (``lab.live.faults``).
+The :class:`Injector` has the table of faults. It decides which processes a fault concerns, which of them record it, what is done,
+and when it is undone. A :class:`Backend` does it: the simulator's to hosts in virtual time (``sim.faults``), the live one's to
+operating-system processes (``lab.live.faults``).
 
-**Rows.** A fault of a process is a ``fault`` row at that process. A partition is a row at the first running process of each
-part; a cut, clog or loss is a row at its source, or at its target if it has no source; a module's crash is a row at every process
-of its node; a node's or processor's crash is a row at every process that crashes with it. What concerns everyone is a row at the
-first running process. A row is written before its fault happens: a process that was killed cannot write. A process that is to
-omit packets records each when it drops it.
+**Rows.** A fault of a process is a ``fault`` row at that process. A partition is a row at the first running process of each part;
+a cut, clog or loss is a row at its source, or at its target if it has no source; a module's crash is a row at every process of
+its node; a node's or processor's crash is a row at every process that crashes with it. What concerns everyone is a row at the
+first running process. A row is written before its fault happens: a process that was killed cannot write. Omitted packets are
+recorded one by one.
 
 **Coroutines.** Actions are coroutines, because a live process has to be asked and may be slow to answer. The simulator's backend
 never waits, so there each action runs to its end at once.
 
 **Skipped faults.** A fault that finds no process to happen to is skipped, with a reason. That is common live: a process that is
-to restart may not be gone yet.
-
-Processes that their protocol halts come back if ``restart_halted`` says so. That is drawn when they halt, because it is not known
-before which of them will.
+to restart may not be gone yet. Processes that their protocol halts come back if ``restart_halted`` says so; that is drawn when
+they halt.
 """
 
 from __future__ import annotations
