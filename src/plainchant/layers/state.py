@@ -366,7 +366,9 @@ class StateTransfer(Layer):
         elif outgoing.equal_acknowledgements == _EQUAL_ACKNOWLEDGEMENTS:
             self.host.send((outgoing.joiner,), next(iter(outgoing.under_way.values())))
         if outgoing.is_done:
-            self._done(outgoing)
+            del self._outgoing[outgoing.transfer]
+            self._record_end(outgoing, "given")
+            self._keeper.state_over(outgoing.transfer, None)
             return
         self._send_parts(outgoing)
         if not had_room and self.has_room(outgoing.transfer):
@@ -393,11 +395,6 @@ class StateTransfer(Layer):
             self.host.send((outgoing.joiner,), part)
         outgoing.delay = min(2 * outgoing.delay, max(_SLOWEST_RETRY, self._retry))
         self.host.set_timer(_again_timer(transfer), self.host.now + outgoing.delay)
-
-    def _done(self, outgoing: OutgoingState) -> None:
-        del self._outgoing[outgoing.transfer]
-        self._record_end(outgoing, "given")
-        self._keeper.state_over(outgoing.transfer, None)
 
     def _record_end(self, outgoing: OutgoingState, stage: str, **text: str) -> None:
         view, joiner = outgoing.view, outgoing.joiner

@@ -331,7 +331,8 @@ class _Check:
             self._once_each(fault.parts, (*path, "parts"), "part of a partition", "parts")
         if fault.kind == "cut" and not fault.source and not fault.target:
             self.fail(path, "a cut needs a source, a target or both")
-        self._before_the_end(fault, path)
+        if fault.at >= self.scenario.duration:  # at the very end faults are over already: it would silently not happen
+            self._too_late(f"the {fault.kind} happens", fault.at, (*path, "at"))
         self._membership(fault, path)
 
     def _new_name(self, fault: Fault, path: Path) -> None:
@@ -340,11 +341,6 @@ class _Check:
         ends = (other for other in self.scenario.fault if other.kind in ("close", "rename") and other.group == name)
         if name in self.scenario.groups and not any(other.at < fault.at for other in ends):
             self.fail((*path, key), f'there is a group "{name}" from the start; choose another name')
-
-    def _before_the_end(self, fault: Fault, path: Path) -> None:
-        """At the very end faults are over already: one there would silently not happen."""
-        if fault.at >= self.scenario.duration:
-            self._too_late(f"the {fault.kind} happens", fault.at, (*path, "at"))
 
     def _membership(self, fault: Fault, path: Path) -> None:
         """Who is in cannot join and who is not cannot leave. Only what is certain before the run is refused."""

@@ -19,12 +19,15 @@ from .check import fault_keys
 from .model import Delay, Fault, LinkOverride, Scenario
 from .read import declared_types
 
+_TOP = ("protocol", "name", "about", "seed", "duration", "drain", "members", "later", "verify", "expect")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dump(scenario: Scenario) -> str:
     """The scenario as TOML text."""
-    parts = [_top(scenario), _groups(scenario), _parameters(scenario), _network(scenario)]
+    top = _pairs(scenario, _TOP) + ("" if scenario.workload else "workload = []\n")
+    groups = "".join(f"{_key(name)} = {_value(members)}\n" for name, members in scenario.groups.items())
+    parts = [top, "[groups]\n" + groups, _parameters(scenario), _network(scenario)]
     if registry.describe(scenario.protocol).placement.memory is not None:
         parts.append(_table("[memory]", scenario.memory, _keys(scenario.memory)))
     parts += [_table("[[workload]]", workload, _all_but_zero(workload)) for workload in scenario.workload]
@@ -32,15 +35,6 @@ def dump(scenario: Scenario) -> str:
     parts += [_table("[[fault]]", fault, _fault_keys(fault)) for fault in scenario.fault]
     parts.append(_table("[random]", scenario.random, _keys(scenario.random)))
     return "\n".join(parts)
-
-
-def _top(scenario: Scenario) -> str:
-    simple = ("protocol", "name", "about", "seed", "duration", "drain", "members", "later", "verify", "expect")
-    return _pairs(scenario, simple) + ("" if scenario.workload else "workload = []\n")
-
-
-def _groups(scenario: Scenario) -> str:
-    return "[groups]\n" + "".join(f"{_key(name)} = {_value(members)}\n" for name, members in scenario.groups.items())
 
 
 def _parameters(scenario: Scenario) -> str:
@@ -52,7 +46,8 @@ def _parameters(scenario: Scenario) -> str:
 def _network(scenario: Scenario) -> str:
     network = scenario.network
     text = _table("[network]", network, [key for key in _keys(network) if key != "link"])
-    return text + "".join("\n" + _table("[[network.link]]", link, _link_keys(link)) for link in network.link)
+    keys = dict.fromkeys(("source", "target", *_keys(LinkOverride())))
+    return text + "".join("\n" + _table("[[network.link]]", link, keys) for link in network.link)
 
 
 # --- which keys -------------------------------------------------------------------------------------------------------
@@ -65,10 +60,6 @@ def _keys(item: Any) -> list[str]:
 def _all_but_zero(item: Any) -> list[str]:
     """In a workload zero means "no limit", which a file says by leaving the key out."""
     return [key for key in _keys(item) if getattr(item, key) or isinstance(getattr(item, key), str)]
-
-
-def _link_keys(link: LinkOverride) -> list[str]:
-    return ["source", "target", *(key for key in _keys(link) if key not in ("source", "target"))]
 
 
 def _fault_keys(fault: Fault) -> list[str]:

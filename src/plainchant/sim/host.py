@@ -99,9 +99,7 @@ class SimHost(Process):
         # messages
         self._windows: dict[str, Window] = {}
         self.marks: dict[tuple[str, str], int] = {}
-        self.sent = 0
-        self.delivered = 0
-        self.dropped = 0
+        self.sent = self.delivered = self.dropped = 0
         self.unread: Unread | None = None  # what the application has not taken, while it takes nothing
         self.work = 0  # processor time that the application's next call takes
         self.notes_requests = world.request_rows
@@ -259,16 +257,7 @@ class SimHost(Process):
         self.sent += batch.count
         self.watcher.took(group, stream, batch)
 
-    def do_row(
-        self,
-        kind: str,
-        group: Any,
-        view: int | None,
-        sender: Any,
-        seq: int | None,
-        rank: int | None,
-        extra: dict[str, Any] | None,
-    ) -> None:
+    def do_row(self, kind: str, group: Any, view: Any, sender: Any, seq: Any, rank: Any, extra: Any) -> None:
         self.rows.append((kind, self.local, self.now, group, view, sender, seq, None, rank, None, None, extra))
 
     do_record = do_row
@@ -565,15 +554,13 @@ class SimHost(Process):
         self.last_route = None
 
     def _route(self, to: tuple[str, ...]) -> Route:
-        route = self._routes.get(to)
-        if route is None:
-            route = self._routes[to] = self._network.route(self, to)
+        if to not in self._routes:
+            self._routes[to] = self._network.route(self, to)
         self._to = to
-        self.last_route = route
+        self.last_route = route = self._routes[to]
         return route
 
     def _route_over(self, over: tuple[int, tuple[str, ...]]) -> Route:
-        route = self._routes_over.get(over)
-        if route is None:
-            route = self._routes_over[over] = self._lans[over[0]].route(self, over[1])
-        return route
+        if over not in self._routes_over:
+            self._routes_over[over] = self._lans[over[0]].route(self, over[1])
+        return self._routes_over[over]

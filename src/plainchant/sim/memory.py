@@ -306,7 +306,9 @@ class SimMemory:
     def clock_was_set(self, host: SimHost) -> None:
         """Waits of a process end when its clock, as it is now, shows their time."""
         for running in self._running.get(host.me, ()):
-            if running.request.__class__ is Until or (running.request.__class__ is Nap and not self._is_roused(running)):
+            request, kind = running.request, running.request.__class__
+            roused = kind is Nap and request.mailbox and running not in self._napping.get(request.mailbox, ())
+            if kind is Until or (kind is Nap and not roused):
                 self._arm(running)
                 running.due = max(running.due, self._kernel.now)
 
@@ -399,9 +401,13 @@ class SimMemory:
                 kernel.at(kernel.now + max(0, duration - self._service), self._arrive, running)
             else:
                 kernel.at(kernel.now + duration, self._complete, running)
-        elif kind is Nap and request.mailbox:
-            self._nap(running, request.mailbox)
         elif kind is Until or kind is Nap:
+            mailbox = request.mailbox if kind is Nap else ""
+            if mailbox and self._news.get(mailbox, 0) > running.seen.get(mailbox, 0):
+                self._rouse(running, mailbox)
+                return
+            if mailbox:
+                self._napping.setdefault(mailbox, {})[running] = None
             self._arm(running)
         else:
             kernel.at(kernel.now, self._serve, running)
@@ -423,13 +429,6 @@ class SimMemory:
             running.request = None
             self._resume(running)
 
-    def _nap(self, running: _Running, mailbox: str) -> None:
-        if self._news.get(mailbox, 0) > running.seen.get(mailbox, 0):
-            self._rouse(running, mailbox)
-        else:
-            self._napping.setdefault(mailbox, {})[running] = None
-            self._arm(running)
-
     def _rouse(self, running: _Running, mailbox: str) -> None:
         """Ends a nap now: there is news."""
         running.seen[mailbox] = self._news[mailbox]
@@ -437,19 +436,10 @@ class SimMemory:
         running.due = max(running.since, self._kernel.now)
         self._kernel.at(self._kernel.now, self._wake, (running, running.token))
 
-    def _is_roused(self, running: _Running) -> bool:
-        mailbox = running.request.mailbox
-        return bool(mailbox) and running not in self._napping.get(mailbox, ())
-
     def _napped(self, running: _Running) -> None:
         request = running.request
         if request.__class__ is Nap and request.mailbox:
             self._napping.get(request.mailbox, {}).pop(running, None)
-
-    def _tell_news(self, mailbox: str) -> None:
-        self._news[mailbox] = self._news.get(mailbox, 0) + 1
-        for running in self._napping.pop(mailbox, ()):
-            self._rouse(running, mailbox)
 
     # operations
 
@@ -510,7 +500,9 @@ class SimMemory:
         now = host.now
         result = FAILED if self._modules[request.copy].crashed else request.step(mailbox.copies[request.copy])
         if request.news and result is not FAILED:
-            self._tell_news(request.mailbox)
+            self._news[request.mailbox] = self._news.get(request.mailbox, 0) + 1
+            for waiting in self._napping.pop(request.mailbox, ()):
+                self._rouse(waiting, request.mailbox)
         running.seen[request.mailbox] = self._news.get(request.mailbox, 0)
         if self._settings.operations:
             detail = {"operation": request.name, "copy": request.copy, "began": running.began, "failed": result is FAILED}

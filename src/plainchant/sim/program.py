@@ -20,6 +20,8 @@ import os
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import CoroutineType
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -128,7 +130,7 @@ class Program:
         self._proposals = Proposals()
         # What is abstract in it is refused: those methods are set when its class is made.
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
-        self.keeper = StateEvents(self.groups, defer=host.defer, turn=self._turn)
+        self.keeper = StateEvents(self.groups, defer=host.defer, turn=partial(self._request, host.later))
         self.over = False  # nothing of it will run any more
         self.outcome = Outcome("unfinished")
         self._task: asyncio.Task[None] | None = None
@@ -309,10 +311,8 @@ class Program:
         error.add_note(str(problem))
 
     async def _leave_one(self, group: Membership) -> None:
-        try:
+        with suppress(Halted):
             await group.leave()
-        except Halted:
-            return
 
     async def _tidy_up(self) -> None:
         """Ends what main has left behind, as ``asyncio.run`` does."""
@@ -428,16 +428,13 @@ class Program:
             )
         self.loop.step()
         while self._requests and not self.over:
-            self._hand_over()
+            # The host gets what the program asked for, in order.
+            requests, self._requests = self._requests, []
+            for request, arguments in requests:
+                if self._host.alive:
+                    request(*arguments)
         if not self.over:
             self._arm()
-
-    def _hand_over(self) -> None:
-        """Gives the host what the program asked for, in order; sends to one group that follow each other in one piece."""
-        requests, self._requests = self._requests, []
-        for request, arguments in requests:
-            if self._host.alive:
-                request(*arguments)
 
     def _arm(self) -> None:
         due = self.loop.due()
@@ -537,9 +534,6 @@ class Program:
         sizes = self._sizes[name] = self._sizes.pop(group)
         sizes.extendleft(map(len, reversed(returned)))
         member.renamed(name, returned, numbered)
-
-    def _turn(self, method: Callable[..., None], *arguments: Any) -> None:
-        self._request(self._host.later, method, *arguments)
 
     def _request(self, request: Callable[..., object], *arguments: Any) -> None:
         self._requests.append((request, arguments))

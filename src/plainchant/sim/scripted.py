@@ -68,8 +68,8 @@ class ScriptedMemory(SimMemory):
         fails = self._script.after.get(f"{name} #{number}" if number > 1 else name, "")
         if fails == host.me:
             host.crash_inside({"operation": request.name, "copy": request.copy})
-        elif fails:
-            self._crash_and_tell(int(fails.removeprefix("module ")))
+        elif fails and self.crash_module(number := int(fails.removeprefix("module "))):
+            self._kernel.at(self._kernel.now, self._tell_of_module, Fault(kind="module", module=number, node=self.node))
         return result
 
     def _note(self, process: str, request: Operate, mailbox: SimMailbox, before: Mapping[int, Entry]) -> None:
@@ -81,10 +81,6 @@ class ScriptedMemory(SimMemory):
             if request.name == "write" and entry.sender == process and entry not in before.values():
                 names = frozenset(name for place, name in mailbox.places.items() if entry.listed >> place & 1)
                 self.flagged[process, entry.stamp, request.copy + 1] = names
-
-    def _crash_and_tell(self, number: int) -> None:
-        if self.crash_module(number):
-            self._kernel.at(self._kernel.now, self._tell_of_module, Fault(kind="module", module=number, node=self.node))
 
     def _tell_of_module(self, dead: Fault) -> None:
         for host in self._hosts.values():

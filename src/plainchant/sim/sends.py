@@ -8,6 +8,7 @@ later than that has no send time in its row.
 
 from __future__ import annotations
 
+import dataclasses
 from array import array
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -113,20 +114,17 @@ class SendTimes:
         ]
 
     def _look_into(self, group: str, sender: str, batch: Batch, payloads: list[bytes] | None) -> list[Part]:
-        window = self._windows.get((group, sender))
-        at = window.at if window is not None else _never
+        at = self._windows.get((group, sender), _NEVER).at
         bodies = payloads if payloads is not None else (batch.body,)
         return [(seq, at(seq), crc32(body), len(body)) for seq, body in enumerate(bodies, batch.first)]
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Window:
     """Send times of one sender's consecutive messages; ``base`` is the number of the first."""
 
-    __slots__ = ("base", "times")
-
-    def __init__(self) -> None:
-        self.base = 1
-        self.times = array("q")
+    base: int = 1
+    times: array[int] = dataclasses.field(default_factory=lambda: array("q"))
 
     def at(self, seq: int) -> int | None:
         index = seq - self.base
@@ -140,5 +138,4 @@ class Window:
             self.base += drop
 
 
-def _never(seq: int) -> int | None:
-    return None
+_NEVER: Final = Window()  # of a sender that has sent nothing here

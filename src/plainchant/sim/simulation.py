@@ -93,7 +93,11 @@ class Simulation:
         self._applications = applications if applications is not None else {}
         self._progress = progress
         self.groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
-        self._check_applications()
+        if isinstance(self._applications, Mapping):
+            for name, application in self._applications.items():
+                if name not in (*scenario.members, *scenario.later):
+                    raise UsageError(f"applications names {name!r}, which is no process of this scenario")
+                check_application(application, name)
         self._kernel = Kernel()
         self._networks = self._make_networks(packets)
         self.hosts: list[SimHost] = []
@@ -118,7 +122,12 @@ class Simulation:
             request_rows=judged,
         )
         self._clocks: dict[str, ProcessClock] = {}
-        self._agreeing = self._find_agreeing() if self.memories and self.timely else (0, 0)
+        self._agreeing = (0, 0)
+        if self.memories and self.timely:
+            placement = self.description.placement
+            elsewhere = placement.remote(self.parameters)
+            clocks = [self.clock(place) for place in (*scenario.members, *scenario.later) if place not in elsewhere]
+            self._agreeing = agreeing(clocks, placement.skew(self.parameters), self._longest)
         self._entered: dict[str, dict[str, None]] = {}
         self._names: dict[str, str] = {}  # what groups were renamed to; nothing if they were closed
         self._sources: list[Source] = []
@@ -130,7 +139,7 @@ class Simulation:
         self._quiet = False
 
     def run(self) -> Summary:
-        """Runs to the end and says what happened; the trace is the caller's to close."""
+        """Runs to the end and says what happened; the caller closes the trace."""
         if self.hosts:
             raise UsageError("a Simulation runs once; make a new one of the same scenario to run it again")
         scenario = self.scenario
@@ -295,12 +304,6 @@ class Simulation:
         """Whether a process that misses a shared-memory deadline, or whose clock is wrong, has failed."""
         return self.description.placement.timely
 
-    def _find_agreeing(self) -> tuple[int, int]:
-        placement, scenario = self.description.placement, self.scenario
-        elsewhere = placement.remote(self.parameters)
-        clocks = [self.clock(place) for place in (*scenario.members, *scenario.later) if place not in elsewhere]
-        return agreeing(clocks, placement.skew(self.parameters), self._longest)
-
     @property
     def _longest(self) -> int:
         return self.scenario.duration + self.scenario.drain
@@ -383,13 +386,6 @@ class Simulation:
 
     def _stream(self, name: str) -> Random:
         return Random(f"{self.scenario.seed}/{name}")
-
-    def _check_applications(self) -> None:
-        if isinstance(self._applications, Mapping):
-            for name, application in self._applications.items():
-                if name not in (*self.scenario.members, *self.scenario.later):
-                    raise UsageError(f"applications names {name!r}, which is no process of this scenario")
-                check_application(application, name)
 
     def _describe_start(self) -> dict[str, Any]:
         description, parameters, later = self.description, self.parameters, self.scenario.later

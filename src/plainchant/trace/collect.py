@@ -23,6 +23,7 @@ import dataclasses
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -106,8 +107,9 @@ def collect(
     events: dict[str, int] = {}
     empty = [reader.directory for reader in readers if reader.header is None]
     with TraceWriter(out) as trace:
-        for _, of_run in groupby([reader for reader in readers if reader.header is not None], key=_run_of):
-            surveys = [_Survey(reader, done) for reader in of_run]
+        begun = [(reader.header.run, reader) for reader in readers if reader.header is not None]
+        for _, of_run in groupby(begun, key=itemgetter(0)):
+            surveys = [_Survey(reader, done) for _, reader in of_run]
             empty += [survey.reader.directory for survey in surveys if not survey.rows]
             surveys = [survey for survey in surveys if survey.rows]
             sent = {key: times.index() for survey in surveys for key, times in survey.sent.items()}
@@ -119,11 +121,6 @@ def collect(
         if not collected:
             raise TraceError("none of these processes had recorded anything when it stopped; there is nothing to collect")
     return CollectSummary(tuple(collected), dict(sorted(events.items())), tuple(empty))
-
-
-def _run_of(reader: SpoolReader) -> str:
-    assert reader.header is not None
-    return reader.header.run
 
 
 def _refuse_tails(readers: Sequence[SpoolReader]) -> None:

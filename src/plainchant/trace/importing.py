@@ -115,14 +115,12 @@ class _Numbers:
         elif said.kind == "deliver":
             key = (said.run, said.group or "", said.sender, said.id or "")
             # Only what no send has explained so far is remembered, which in most logs is little.
-            if not self._is_known(key):
+            run, group, sender, name = key
+            known = (run, group, sender, name) in self._seqs if sender is not None else (run, group, name) in self._senders
+            if not known:
                 self._mentioned.setdefault(key, said.where)
         elif said.kind == "view":
             self._view(said)
-
-    def _is_known(self, key: tuple[str, str, str | None, str]) -> bool:
-        run, group, sender, name = key
-        return (run, group, sender, name) in self._seqs if sender is not None else (run, group, name) in self._senders
 
     def _send(self, said: Said) -> None:
         run, group, name = said.run, said.group or "", said.id or ""

@@ -262,13 +262,9 @@ def _merge(tables: list[pa.Table]) -> pa.Table:
     return table.take(pa.array(np.argsort(key, kind="stable")))
 
 
-def _file_schema() -> pa.Schema:
-    """SCHEMA with dictionaries for strings."""
-    encoded = pa.dictionary(pa.int32(), pa.string())
-    return pa.schema([pa.field(field.name, encoded) if field.name in _STRINGS else field for field in SCHEMA])
-
-
-FILE_SCHEMA: Final = _file_schema()  # what `convert` makes and files are written from
+_ENCODED: Final = pa.dictionary(pa.int32(), pa.string())
+FILE_SCHEMA: Final = pa.schema([pa.field(field.name, _ENCODED) if field.name in _STRINGS else field for field in SCHEMA])
+"""What ``convert`` makes and files are written from: SCHEMA with dictionaries for strings."""
 _FILE_METADATA: Final = {VERSION_KEY.decode(): str(TRACE_VERSION)}
 
 

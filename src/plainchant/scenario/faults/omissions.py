@@ -29,16 +29,13 @@ class Omission:
 
     def hits(self, source: str, packet: Any) -> bool:
         """Whether this packet is dropped; if so, it is counted."""
-        identity = identity_of(packet)
-        hit = self._matches(source, packet) if self._identity is None else identity == self._identity
+        identity, fault = identity_of(packet), self._fault
+        matches = fault.source in ("", place_of(source)) and fault.packet in ("", type(packet).__name__)
+        hit = matches if self._identity is None else identity == self._identity
         if hit:
             self._identity = identity
             self._done += 1
         return hit
-
-    def _matches(self, source: str, packet: Any) -> bool:
-        fault = self._fault
-        return fault.source in ("", place_of(source)) and fault.packet in ("", type(packet).__name__)
 
     def describe(self, source: str, packet: Any) -> dict[str, Any]:
         """The latest drop, as the detail of a ``fault`` row."""
