@@ -12,6 +12,7 @@ This module imports ``model`` and nothing else of ours.
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -84,18 +85,16 @@ class Queue:
         self.at = at
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Waiting:
     """The messages of one stream that the protocol has not taken."""
 
-    __slots__ = ("admitted", "coming", "last", "messages", "released", "stream")
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.messages: deque[Due] = deque()
-        self.coming = 0  # messages that were handed over before their period had begun
-        self.admitted = False
-        self.released = False  # whether the stream ends with its last message
-        self.last: Nanoseconds | None = None  # when its latest message arrived, or will arrive
+    stream: Stream
+    messages: deque[Due] = dataclasses.field(default_factory=deque)
+    coming: int = 0  # messages that were handed over before their period had begun
+    admitted: bool = False
+    released: bool = False  # whether the stream ends with its last message
+    last: Nanoseconds | None = None  # when its latest message arrived, or will arrive
 
     @property
     def unsent(self) -> int:
@@ -129,17 +128,15 @@ class Waiting:
         return taken
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Streams:
     """All streams of a process, by group and name, with counts of those requested, admitted and rejected."""
 
-    __slots__ = ("_by_group", "admitted", "asked", "named", "rejected")
-
-    def __init__(self) -> None:
-        self._by_group: dict[GroupId, dict[str, Waiting]] = {}
-        self.asked = 0
-        self.admitted = 0
-        self.rejected = 0
-        self.named = 0  # streams of a single message that were given a name
+    _by_group: dict[GroupId, dict[str, Waiting]] = dataclasses.field(default_factory=dict)
+    asked: int = 0
+    admitted: int = 0
+    rejected: int = 0
+    named: int = 0  # streams of a single message that were given a name
 
     def find(self, group: GroupId, name: str) -> Waiting | None:
         return self._by_group.get(group, {}).get(name)
@@ -171,10 +168,9 @@ class Streams:
         """What the streams, of one group or of all, still wait for."""
         for group, streams in self._by_group.items():
             for name, waiting in streams.items() if only in (None, group) else ():
-                count = waiting.unsent
                 if not waiting.admitted:
                     return Reason("admission", f"the protocol has not said whether it admits stream {name} in group {group}")
-                if count:
+                if count := waiting.unsent:
                     text = f"{count} messages of stream {name} wait in group {group} and the protocol does not take them"
                     return Reason("queue", text, {"messages": count, "stream": name})
         return None

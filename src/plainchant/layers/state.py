@@ -123,19 +123,16 @@ class StateTransfer(Layer):
         patience: int = 5 * SECOND,
     ) -> None:
         if window < 1 or retry < 1 or patience < retry:
-            raise ProtocolError(
-                f"state transfer with window {window}, retry {retry} and patience {patience}: "
-                "the window is at least 1 packet, patience at least retry, and both are positive"
-            )
+            given = f"state transfer with window {window}, retry {retry} and patience {patience}"
+            raise ProtocolError(f"{given}: the window is at least 1 packet, patience at least retry, and both are positive")
         self._keeper = keeper
         self._window = window
         self._retry = retry
         self._most_asks = patience // retry
-        self._views: dict[GroupId, int] = {}
-        """The groups that this process has entered, with the last view that was passed on (0: none yet)."""
+        self._views: dict[GroupId, int] = {}  # the last view passed on of each group that this process has entered (0: none yet)
         self._incoming: dict[GroupId, IncomingState] = {}
+        # Where our state came from, at which view, in how many parts: its donor may not know yet that we have it all.
         self._arrived: dict[GroupId, tuple[ProcessId, int, int]] = {}
-        """Where our state came from, at which view, in how many parts: its donor may not know yet that we have it all."""
         self._lost: Reason | None = None  # why this process is about to halt, when it has left the groups in `_leaving`
         self._leaving: dict[GroupId, None] = {}
         self._outgoing: dict[int, OutgoingState] = {}
@@ -204,8 +201,7 @@ class StateTransfer(Layer):
     def renamed(self, group: GroupId, view: View, returned: Sequence[bytes] = ()) -> None:
         incoming = self._incoming.get(group)
         if group in self._leaving:
-            del self._leaving[group]
-            self._leaving[view.group] = None
+            self._leaving[view.group] = self._leaving.pop(group)
         if incoming is None:
             self._pass_on_name(group, view, returned)
         else:
@@ -236,11 +232,7 @@ class StateTransfer(Layer):
             incoming.end = incoming.end or end
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
-        handler = self._handlers.get(packet.__class__)
-        if handler is None:
-            self._receive_inside(source, packet)
-        else:
-            handler(source, packet)
+        self._handlers.get(packet.__class__, self._receive_inside)(source, packet)
 
     def expire(self, timer: Timer) -> None:
         # Three parts tell ours from PerGroup's (group, name), should a group be called like this layer.
@@ -275,15 +267,13 @@ class StateTransfer(Layer):
 
     def put(self, transfer: int, chunk: bytes) -> None:
         """The next chunk of the state, of any size. It is taken even if there is no room."""
-        outgoing = self._open(transfer, "put")
-        if outgoing is not None:
+        if (outgoing := self._open(transfer, "put")) is not None:
             outgoing.put(chunk)
             self._send_parts(outgoing)
 
     def finish(self, transfer: int) -> None:
         """The state is complete; ``state_over`` follows when the joiner has it."""
-        outgoing = self._open(transfer, "finish")
-        if outgoing is not None:
+        if (outgoing := self._open(transfer, "finish")) is not None:
             outgoing.closed = True
             self._send_parts(outgoing)
 
@@ -294,7 +284,7 @@ class StateTransfer(Layer):
             outgoing.fail(text)
             self.host.cancel_timer(_again_timer(transfer))
             self._report_lost(outgoing, text)
-            self._answer_lost(outgoing.joiner, outgoing.view.group, outgoing.view.number, text)
+            self.host.send((outgoing.joiner,), StateLost(outgoing.view.group, outgoing.view.number, text))
 
     def abandon(self, group: GroupId, text: str) -> None:
         """The application does not wait for its state any more: the process leaves, as if the state were lost."""
@@ -345,9 +335,10 @@ class StateTransfer(Layer):
             if self._views.get(group, number) < number:
                 self.host.send((source,), StateWait(group, number))
             else:
-                self._answer_lost(source, group, number, f"{self.me} has no state for {source} at view {number} of {group}")
+                text = f"{self.me} has no state for {source} at view {number} of {group}"
+                self.host.send((source,), StateLost(group, number, text))
         elif outgoing.failure is not None:
-            self._answer_lost(source, group, number, outgoing.failure)
+            self.host.send((source,), StateLost(group, number, outgoing.failure))
         else:
             self._go_on(outgoing, packet.received)
 
@@ -409,9 +400,6 @@ class StateTransfer(Layer):
     def _report_lost(self, outgoing: OutgoingState, text: str) -> None:
         self._record_end(outgoing, "lost", text=text)
         self._keeper.state_over(outgoing.transfer, Reason(STATE_LOST, text, {"joiner": outgoing.joiner}))
-
-    def _answer_lost(self, joiner: ProcessId, group: GroupId, number: int, text: str) -> None:
-        self.host.send((joiner,), StateLost(group, number, text))
 
     # --- the joiner ---
 
@@ -507,8 +495,7 @@ class StateTransfer(Layer):
     def _leave_all(self, lost: GroupId) -> None:
         """Leaves the group whose state is lost at once, and the others if that has not been done."""
         self.inner.leave(lost)
-        names = [self._incoming[group].name if group in self._incoming else group for group in self._views]
-        for group in names:
+        for group in [self._incoming[group].name if group in self._incoming else group for group in self._views]:
             if group not in self._leaving:
                 self._leaving[group] = None
                 self.leave(group)

@@ -7,6 +7,7 @@ Moving it to an earlier time pushes a second entry; the first is recognised as s
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from ..core.model import Timer
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Timers:
     """For each timer ``[due, armed]``: when it is due (None: cancelled) and the time of its heap entry."""
 
-    __slots__ = ("_host", "_kernel", "_timers")
-
-    def __init__(self, kernel: Kernel, host: SimHost) -> None:
-        self._kernel = kernel
-        self._host = host
-        self._timers: dict[Timer, list[int | None]] = {}
+    _kernel: Kernel
+    _host: SimHost
+    _timers: dict[Timer, list[int | None]] = dataclasses.field(default_factory=dict)
 
     def set(self, timer: Timer, at: int) -> None:
         entry = self._timers.get(timer)

@@ -15,6 +15,7 @@ deadline it is ``sender/group/stream/n``, and numbers are those of the moment at
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -28,14 +29,12 @@ from .outgoing import Outgoing
 REFILL: Final = 10 * US  # time between two refills of a source that would otherwise fall on one instant
 
 
+@dataclasses.dataclass(slots=True)
 class Numbering:
     """Numbers the messages of one process in one group, over all its sources and its application."""
 
-    __slots__ = ("count", "owners")
-
-    def __init__(self, count: int = 0) -> None:
-        self.count = count
-        self.owners: dict[int, Source] = {}
+    count: int = 0
+    owners: dict[int, Source] = dataclasses.field(default_factory=dict)
 
     def inserted(self, first: int, count: int) -> None:
         """Messages that were handed over elsewhere got these numbers: those that wait get larger ones."""

@@ -132,13 +132,13 @@ def _refuse_tails(readers: Sequence[SpoolReader]) -> None:
             )
 
 
+@dataclasses.dataclass
 class _Progress:
     """Adds up what the passes over all spools have read."""
 
-    def __init__(self, tell: Callable[[int, int], None], total: int) -> None:
-        self._tell = tell
-        self._total = total
-        self._before = 0
+    _tell: Callable[[int, int], None]
+    _total: int
+    _before: int = 0
 
     def blocks(self, reader: SpoolReader) -> Iterator[SpoolBlock]:
         """One pass over a spool."""
@@ -149,11 +149,11 @@ class _Progress:
         self._tell(self._before, self._total)
 
 
+@dataclasses.dataclass
 class _Sent:
     """When the messages of one sender in one group were sent."""
 
-    def __init__(self) -> None:
-        self._ranges = array("q")
+    _ranges: array[int] = dataclasses.field(default_factory=lambda: array("q"))
 
     def add(self, first: int, count: int, time: int) -> None:
         self._ranges.extend((first, count, time))

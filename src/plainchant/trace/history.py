@@ -7,6 +7,7 @@ because that append is in the innermost loop of a simulation. :class:`TraceBuffe
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.model import GroupId, ProcessId
@@ -31,18 +32,16 @@ Row: TypeAlias = tuple[
 ]
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class History:
     """One process's history in one run: the rows that are not converted yet. ``packets`` maps a position in ``rows`` to the
     packets that this event put on the network."""
 
-    __slots__ = ("first", "packets", "process", "rows", "run")
-
-    def __init__(self, run: str, process: ProcessId) -> None:
-        self.run = run
-        self.process = process
-        self.rows: list[Row] = []
-        self.packets: dict[int, int] = {}
-        self.first = 0  # the index of `rows[0]`: the number of rows that were written and cleared before
+    run: str
+    process: ProcessId
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    packets: dict[int, int] = dataclasses.field(default_factory=dict)
+    first: int = 0  # the index of `rows[0]`: the number of rows that were written and cleared before
 
     def clear(self) -> None:
         """Forgets the rows, in place: hosts hold references to the containers."""

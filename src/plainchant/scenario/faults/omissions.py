@@ -7,21 +7,20 @@ next packets that match.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from ...core.names import place_of
 from ..model import Fault
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Omission:
     """The progress of one fault of kind ``omit``."""
 
-    __slots__ = ("_done", "_fault", "_identity")
-
-    def __init__(self, fault: Fault) -> None:
-        self._fault = fault
-        self._done = 0
-        self._identity: Any = None
+    _fault: Fault
+    _done: int = 0
+    _identity: Any = None
 
     @property
     def is_over(self) -> bool:
@@ -41,9 +40,7 @@ class Omission:
         """The latest drop, as the detail of a ``fault`` row."""
         name, count = type(packet).__name__, self._fault.count
         detail = {"fault": "omit", "source": source, "packet": name, "drop": self._done, "count": count}
-        if self._identity is not None:
-            detail["identity"] = list(self._identity)
-        return detail
+        return detail | ({} if self._identity is None else {"identity": list(self._identity)})
 
 
 def identity_of(packet: Any) -> Any:
