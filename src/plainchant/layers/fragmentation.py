@@ -65,8 +65,6 @@ class Fragmentation(Layer):
         self._deliver_whole = host.deliver
         super().__init__(host, inside)
 
-    # --- the host of the protocol inside ---
-
     def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
         outgoing = self._outgoing.get(group)
         if outgoing is not None:
@@ -134,8 +132,6 @@ class Fragmentation(Layer):
                     self._ends[view.group] = outgoing.end
         self.host.renamed(group, view, returned)
 
-    # --- the engine of the host outside ---
-
     def expire(self, timer: Timer) -> None:
         # Three parts tell ours from PerGroup's (group, name), should a group be called like this layer.
         if timer[0] == _LAYER and len(timer) == 3:
@@ -157,8 +153,6 @@ class Fragmentation(Layer):
             text = f"message {message.first} of {self.me} in {group} ({len(message.body)} bytes) has not come back whole"
             return Reason("fragments", text, {"group": group, "first": message.first, "bytes_untaken": message.untaken_bytes})
         return reason
-
-    # --- inside ---
 
     def _end(self, group: GroupId, end: Callable[[GroupId], None]) -> None:
         """Leaves or closes a group, when our large message there has come back."""

@@ -50,9 +50,6 @@ def _network(scenario: Scenario) -> str:
     return text + "".join("\n" + _table("[[network.link]]", link, keys) for link in network.link)
 
 
-# --- which keys -------------------------------------------------------------------------------------------------------
-
-
 def _keys(item: Any) -> list[str]:
     return list(declared_types(type(item))[1])
 
@@ -68,9 +65,6 @@ def _fault_keys(fault: Fault) -> list[str]:
     keys = dict.fromkeys(("kind", "at", *fault_keys(fault.kind)))
     given = [key for key in keys if key == "at" or getattr(fault, key) != defaults[key]]
     return [key for key in given if key != "at" or not fault.after_events]
-
-
-# --- text -------------------------------------------------------------------------------------------------------------
 
 
 def _table(header: str, item: Any, keys: Iterable[str]) -> str:

@@ -86,9 +86,6 @@ def parse_document(text: str, filename: str, what: str = "scenario") -> dict[str
         raise ScenarioError(f"{filename}: this is not a {what}: a number or a nesting in it is far too large") from None
 
 
-# --- --set ----------------------------------------------------------------------------------------------------------
-
-
 def apply_option(
     document: dict[str, Any],
     override: str,
@@ -156,9 +153,6 @@ def _inside(place: Any, path: Path, key: str, option: str) -> Path:
     if int(key) > len(place):
         raise ScenarioError(f"{option}: {dotted(path)} has {len(place)} elements, counted from 0")
     return (*path, int(key))
-
-
-# --- putting a scenario together --------------------------------------------------------------------------------------
 
 
 class _Assembly:

@@ -19,7 +19,7 @@ from ..core.model import Declared, Duration, ScenarioError, UsageError, declarat
 from .locate import Path, lines
 from .model import Delay
 
-_LONGEST = 2**62  # trace columns are 64-bit nanoseconds; a longer duration could not be added to another one
+LONGEST = 2**62  # trace columns are 64-bit nanoseconds; a longer duration could not be added to another one
 
 
 _known: Final[dict[type[Any], tuple[dict[str, Any], dict[str, Declared]]]] = {}
@@ -60,8 +60,6 @@ class Reader:
         self._filename = filename
         self._options = options
 
-    # --- errors ---
-
     @functools.cached_property
     def _lines(self) -> dict[Path, int]:
         return lines(self._text)
@@ -85,8 +83,6 @@ class Reader:
             path = path[:-1]
         return f"{self._filename}:{self._lines[path]}" if path else self._filename
 
-    # --- tables ---
-
     def table(self, value: Any, path: Path, known: Iterable[str], what: str) -> dict[str, Any]:
         """A table with none but these keys."""
         if not isinstance(value, dict):
@@ -109,8 +105,6 @@ class Reader:
             self.fail(path, f"{dotted(path)} must be an array of tables: write [[{dotted(path)}]] above each of them")
         what = f"in [[{dotted(path)}]]"
         return tuple(cls(**self.fields(cls, item, (*path, n), what)) for n, item in enumerate(value))
-
-    # --- values ---
 
     def value(self, hint: Any, declared: Declared, given: Any, path: Path) -> Any:
         """A value of the declared type and range."""
@@ -177,10 +171,10 @@ class Reader:
         try:
             length = sign * parse_duration(text)
         except OverflowError:
-            length = _LONGEST
+            length = LONGEST
         except UsageError as error:
             self.fail(path, f"{dotted(path)}: {error}{_about(about)}")
-        if abs(length) >= _LONGEST:
+        if abs(length) >= LONGEST:
             self.fail(path, f'{dotted(path)} is longer than 146 years: "{given}"')
         if not signed and length < minimum:
             self.fail(path, f'{dotted(path)} must be {"above 0" if minimum else "0 or more"}, not "{given}"{_about(about)}')

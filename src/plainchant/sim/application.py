@@ -219,8 +219,6 @@ class Attendant:
         if self._outgoing.accept(group, [payload]) and group in self.numbering:
             self.numbering[group].count += 1
 
-    # --- what the process tells ---------------------------------------------------------------------------------------
-
     def started(self) -> None:
         self._call("on_start")
 
@@ -276,8 +274,6 @@ class Attendant:
 
     def stopped(self, state: EndState, reason: Reason) -> None:
         """Callbacks are not told that their process has stopped."""
-
-    # --- what it is asked ---------------------------------------------------------------------------------------------
 
     def invited(self, invitation: Invitation) -> str:
         agrees = "on_invited" not in self._callbacks or self._call("on_invited", invitation)

@@ -16,13 +16,11 @@ from typing import Any, Final
 from ..core.model import ScenarioError
 from ..protocols.registry import Description, describe
 from ..scenario.check import check
+from ..scenario.load import DEFAULT_GROUP
 from ..scenario.locate import Path
 from ..scenario.model import Clock, Delay, Fault, LinkOverride, Memory, Network, RandomFaults, Scenario, Workload, groups_ever
-from ..scenario.read import Reader, declared_types, dotted
+from ..scenario.read import LONGEST, Reader, declared_types, dotted
 
-DEFAULT_GROUP: Final = "g"
-
-_LONGEST: Final = 2**62
 _OWN: Final = ("members", "later", "groups", "parameters")  # keys that are more, or less, than their type says
 _ONE: Final[dict[str, type[Any]]] = {"network": Network, "memory": Memory, "random": RandomFaults}
 _SEVERAL: Final[dict[str, type[Any]]] = {"network.link": LinkOverride, "workload": Workload, "clock": Clock, "fault": Fault}
@@ -64,7 +62,7 @@ class _PythonReader(Reader):
             self.fail(path, f'a duration is a whole number of nanoseconds, not {given!r}: parse_duration reads "50ms"')
         if not signed and given < minimum:
             self.fail(path, f"must be {'above 0' if minimum else '0 or more'}, not {given} ({about})")
-        if abs(given) >= _LONGEST:
+        if abs(given) >= LONGEST:
             self.fail(path, f"{given} ns are more than 146 years")
         return given
 
@@ -92,9 +90,6 @@ def _check_parameters(scenario: Scenario, description: Description, reader: Read
     defaults = {field.name: field.default for field in dataclasses.fields(cls)}
     given = {key: _plain(value) for key, value in scenario.parameters.items() if not _same(value, defaults.get(key))}
     reader.fields(cls, given, ("parameters",), f"among the parameters of {description.name}")
-
-
-# --- scenario to document ---------------------------------------------------------------------------------------------
 
 
 def _document(scenario: Scenario) -> dict[str, Any]:

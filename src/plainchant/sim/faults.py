@@ -59,8 +59,6 @@ class SimFaults:
     def at(self, moment: int, action: Action) -> None:
         self._kernel.at(moment, _complete, action)
 
-    # --- processes ----------------------------------------------------------------------------------------------------
-
     def running(self, place: str) -> SimHost | None:
         host = self._population.latest.get(place)
         return host if host is not None and host.alive else None
@@ -119,8 +117,6 @@ class SimFaults:
             if host.memory is not None:
                 host.memory.clock_was_set(host)
 
-    # --- inside a process ---------------------------------------------------------------------------------------------
-
     def inflict(self, process: SimHost, fault: Fault) -> None:
         until, latest = self._kernel.now + fault.length, self._population.latest
         if fault.kind == "omit":
@@ -157,8 +153,6 @@ class SimFaults:
         if host.unread is not None and host.unread.until <= self._kernel.now:
             host.read_again()
 
-    # --- groups -------------------------------------------------------------------------------------------------------
-
     def entered(self, process: SimHost) -> Mapping[str, None]:
         return process.entered
 
@@ -172,8 +166,6 @@ class SimFaults:
         for group in groups:
             _note(process, fault)
             self._population.enter(process, group, self._population.contacts(process.place, group))
-
-    # --- shared memory ------------------------------------------------------------------------------------------------
 
     @property
     def nodes(self) -> Mapping[str, SimMemory]:
@@ -189,8 +181,6 @@ class SimFaults:
         memory = self._population.memories.get(node)
         if memory is not None:
             memory.lose_all()
-
-    # --- the network, and the end -------------------------------------------------------------------------------------
 
     def spoil(self, fault: Fault, recording: Sequence[SimHost]) -> None:
         for host in recording:

@@ -7,8 +7,9 @@ A process has one of two kinds of application: callbacks and workloads (:class:`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from ..core.model import Batch, Invitation, Reason, View
 from ..scenario.outcome import EndState
@@ -55,3 +56,23 @@ class _Silent(Listener):
 
 
 SILENT: Final = _Silent()  # type: ignore[abstract]  # methods without a body do nothing
+
+
+@dataclasses.dataclass(slots=True)
+class Unread:
+    """What waits for an application that reads nothing for a while (a fault of kind ``sluggish``): the number of unread messages
+    of each group, and what the application will be told, in order."""
+
+    most: int  # from this number of unread messages of a group on, the protocol is told that there is no room
+    until: int = 0
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    full: dict[str, None] = dataclasses.field(default_factory=dict)  # groups with too many unread messages
+    calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = dataclasses.field(default_factory=list)
+
+    def add(self, group: str, count: int) -> bool:
+        """Counts messages; True when the group has just come to have too many."""
+        self.counts[group] = self.counts.get(group, 0) + count
+        if self.counts[group] < self.most or group in self.full:
+            return False
+        self.full[group] = None
+        return True

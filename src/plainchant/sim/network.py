@@ -126,8 +126,6 @@ class SimNetwork:
         """What a new incarnation of a process runs on: its machine's, or one of its own."""
         return self._cores.get(place) or Core()
 
-    # --- sending ------------------------------------------------------------------------------------------------------
-
     def route(self, host: SimHost, to: tuple[str, ...]) -> Route:
         """Works out a route; valid until :meth:`changed`, when its host forgets it."""
         self._routed[host] = None
@@ -269,8 +267,6 @@ class SimNetwork:
 
     def _transmission(self, packet: Any, data: bytes | None, bandwidth: int) -> int:
         return transmission_time(self.settings, estimated_size(packet) if data is None else len(data), bandwidth)
-
-    # --- links and faults ---------------------------------------------------------------------------------------------
 
     def add(self, fault: Fault) -> None:
         """Puts a partition, cut, clog or loss on the network, or a crash of this one."""

@@ -23,13 +23,14 @@ from ..layers.fragmentation import Fragmentation
 from ..protocols.registry import Description, describe, promised
 from ..scenario.faults import Injector, describe_background, describe_fault, schedule_of
 from ..scenario.links import background_loss
+from ..scenario.load import DEFAULT_GROUP
 from ..scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
 from ..scenario.traffic import sends
 from .application import Attendant, check_application
-from .check import DEFAULT_GROUP, check_scenario
+from .check import check_scenario
 from .clocks import ProcessClock, agreeing
 from .faults import SimFaults
-from .host import History, SimHost
+from .host import History, SimHost, World
 from .kernel import Kernel
 from .listener import Listener
 from .memory import SimMemory, Watch
@@ -37,7 +38,6 @@ from .network import Networks, SimNetwork
 from .sends import SendTimes
 from .summary import Summary
 from .workload import Numbering, Source
-from .world import World
 
 _SHORTEST_SETTLE = 1 * MS
 

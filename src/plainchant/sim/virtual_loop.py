@@ -71,8 +71,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.handled = 0  # callbacks that have run
         self.slow_callback_duration = 0.1
 
-    # --- what the driver calls --------------------------------------------------------------------------------------
-
     def step(self) -> None:
         """Runs what is ready now; what becomes ready meanwhile waits for the next step."""
         now = self._clock()
@@ -130,8 +128,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """The tasks that are not done, in the order in which they began."""
         return [task for _, task in sorted(self._tasks.items()) if not task.done()]
 
-    # --- callbacks and timers ---------------------------------------------------------------------------------------
-
     def time(self) -> float:
         return self._clock() / SECOND
 
@@ -177,8 +173,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             heapify(self._timers)
             self._cancelled_timers = 0
 
-    # --- futures and tasks ------------------------------------------------------------------------------------------
-
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
@@ -206,8 +200,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def get_task_factory(self) -> Any:
         return self._task_factory
 
-    # --- asynchronous generators ------------------------------------------------------------------------------------
-
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators[next(self._names)] = generator
 
@@ -228,8 +220,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """There is none."""
-
-    # --- errors that nobody else gets -------------------------------------------------------------------------------
 
     def set_exception_handler(self, handler: Any) -> None:
         self._exception_handler = handler
@@ -254,8 +244,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.default_exception_handler(context)
         else:
             self._exception_handler(self, context)
-
-    # --- what every loop can say of itself --------------------------------------------------------------------------
 
     def is_running(self) -> bool:
         return events._get_running_loop() is self

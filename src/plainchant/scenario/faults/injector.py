@@ -64,8 +64,6 @@ class Backend(Protocol[P]):
     def at(self, moment: int, action: Action) -> None:
         """Performs an action at a time, or as soon as possible after it. Actions of one moment run in the order of the calls."""
 
-    # --- processes ---
-
     def running(self, place: str) -> P | None:
         """The process of a place, if one runs."""
 
@@ -98,8 +96,6 @@ class Backend(Protocol[P]):
     def step_clock(self, fault: Fault) -> None:
         """Sets the clock of a place, whether or not a process runs there; a process that does records it."""
 
-    # --- groups ---
-
     def entered(self, process: P) -> Container[str]:
         """The groups that a process is in or has asked to enter."""
 
@@ -112,8 +108,6 @@ class Backend(Protocol[P]):
     def enter(self, process: P, groups: Sequence[str], fault: Fault) -> None:
         """A running process joins further groups, and records the fault for each."""
 
-    # --- shared memory ---
-
     @property
     def nodes(self) -> Iterable[str]:
         """The nodes that have shared memory."""
@@ -125,8 +119,6 @@ class Backend(Protocol[P]):
 
     async def lose_memory(self, node: str, processes: Sequence[P]) -> None:
         """What was in a node's memory is lost, when these processes, all that used it, are gone."""
-
-    # --- the network, and the end ---
 
     def spoil(self, fault: Fault, recording: Sequence[P]) -> None:
         """Puts a fault on the network, or heals it; these processes record it."""
@@ -211,8 +203,6 @@ class Injector(Generic[P]):
         if process is None:
             self._skip(fault, f"{fault.process} was not there")
         return process
-
-    # --- processes ----------------------------------------------------------------------------------------------------
 
     async def _crash(self, fault: Fault) -> None:
         process = self._running(fault)
@@ -299,8 +289,6 @@ class Injector(Generic[P]):
     async def _step(self, fault: Fault) -> None:
         self._backend.step_clock(fault)
 
-    # --- nodes and shared memory --------------------------------------------------------------------------------------
-
     async def _module(self, fault: Fault) -> None:
         backend = self._backend
         node = fault.node or next(iter(backend.nodes))
@@ -327,8 +315,6 @@ class Injector(Generic[P]):
         await self._backend.record(processes, fault)
         for process in processes:
             self._backend.crash(process, f"with {fault.kind} {unit}", {fault.kind: unit})
-
-    # --- the network --------------------------------------------------------------------------------------------------
 
     async def _on_network(self, fault: Fault) -> None:
         backend = self._backend
