@@ -113,7 +113,6 @@ class Copy(Protocol):
     layout: Layout
 
     def header(self) -> Header: ...
-
     def put_header(self, header: Header) -> None: ...
 
     def connections(self) -> Iterable[tuple[int, Connection]]:

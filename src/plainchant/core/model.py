@@ -149,8 +149,7 @@ class View:
     members: tuple[ProcessId, ...]
     joined: tuple[ProcessId, ...] = ()
     left: Mapping[ProcessId, Reason] = dataclasses.field(default_factory=dict)
-    rank: int | None = None
-    """The view's place in the group's order, where the protocol has one."""
+    rank: int | None = None  # the view's place in the group's order, where the protocol has one
     parts: tuple[tuple[ProcessId, ...], ...] = ()
     """The parts of the group that merged in this view, the same at all members; empty: nothing merged. A process that asked to
     join is a part of its own, after the others."""
@@ -322,8 +321,7 @@ class Declared:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     example: str = ""
-    keys: str = "group"
-    """What the keys of a parameter with several values (a ``Mapping``) are."""
+    keys: str = "group"  # what the keys of a parameter with several values (a `Mapping`) are
 
 
 def parameter(

@@ -69,17 +69,15 @@ class Codec:
     def encode(self, packet: Packet) -> bytes:
         """The bytes of a packet of this protocol."""
         if type(packet) not in self._known:
-            raise _foreign(packet)
+            raise ProtocolError(f"{_name(packet)} is not a packet of this protocol; add it to the protocol's packets")
         try:
             body = self._encode(packet)
         except _UNWRITABLE as error:
-            raise _unwritable(packet, error) from error
+            raise ProtocolError(f"{_name(packet)} cannot be encoded ({error}); check its fields' values") from error
         if len(body) + HEADER_BYTES > self._max_bytes:
-            raise self._too_long(packet, len(body) + HEADER_BYTES)
+            size = len(body) + HEADER_BYTES
+            raise ProtocolError(f"{_name(packet)} takes {size} bytes of at most {self._max_bytes}; put less into it")
         return _HEADER.pack(VERSION, zlib.crc32(body)) + body
-
-    def _too_long(self, packet: Packet, size: int) -> ProtocolError:
-        return ProtocolError(f"{_name(packet)} takes {size} bytes of at most {self._max_bytes}; put less into it")
 
     def decode(self, data: bytes | bytearray | memoryview) -> Packet:
         """The packet in these bytes, or a WireError that says why they are not one."""
@@ -93,19 +91,16 @@ class Codec:
             raise WireError(f"{len(data)} bytes are too long for a packet of at most {self._max_bytes}; it is not ours")
         version, checksum = _HEADER.unpack_from(data)
         if version != VERSION:
-            raise WireError(
-                f"the first byte is {version:#04x} and not {VERSION:#04x}: another program or another version; "
-                "run the same version of plainchant everywhere"
-            )
+            problem = f"the first byte is {version:#04x} and not {VERSION:#04x}: another program or another version"
+            raise WireError(f"{problem}; run the same version of plainchant everywhere")
         view = memoryview(data)
         if zlib.crc32(view[HEADER_BYTES:]) != checksum:
             raise WireError("the checksum does not fit: the packet was damaged on its way and must be sent again")
         try:
             packet: Packet = self._decode(view[start:])
         except _UNREADABLE as error:
-            raise WireError(
-                f"this is no packet of this protocol ({error}); run the same protocol and version at all members"
-            ) from error
+            problem = f"this is no packet of this protocol ({error})"
+            raise WireError(f"{problem}; run the same protocol and version at all members") from error
         return packet
 
 
@@ -131,14 +126,14 @@ class Stamped(Codec):
     def encode_frame(self, packet: Packet) -> bytearray:
         """The bytes of a packet, in a buffer that is used again for the next one."""
         if type(packet) not in self._known:
-            raise _foreign(packet)
+            raise ProtocolError(f"{_name(packet)} is not a packet of this protocol; add it to the protocol's packets")
         frame = self._frame
         try:
             self._encode_into(packet, frame, FRAME_BYTES)
         except _UNWRITABLE as error:
-            raise _unwritable(packet, error) from error
+            raise ProtocolError(f"{_name(packet)} cannot be encoded ({error}); check its fields' values") from error
         if len(frame) > self._max_bytes:
-            raise self._too_long(packet, len(frame))
+            raise ProtocolError(f"{_name(packet)} takes {len(frame)} bytes of at most {self._max_bytes}; put less into it")
         with memoryview(frame) as whole, whole[HEADER_BYTES:] as checked:
             checksum = zlib.crc32(checked)
         _HEADER.pack_into(frame, 0, VERSION, checksum)
@@ -178,14 +173,6 @@ def _decoder(packets: Sequence[type[Packet]]) -> msgspec.msgpack.Decoder[Any]:
     except (TypeError, NameError) as error:
         names = ", ".join(packet.__name__ for packet in packets)
         raise ProtocolError(f"a field of {names} has a type that cannot travel: {error}") from error
-
-
-def _foreign(packet: Packet) -> ProtocolError:
-    return ProtocolError(f"{_name(packet)} is not a packet of this protocol; add it to the protocol's packets")
-
-
-def _unwritable(packet: Packet, error: Exception) -> ProtocolError:
-    return ProtocolError(f"{_name(packet)} cannot be encoded ({error}); check its fields' values")
 
 
 def _name(packet: object) -> str:

@@ -269,7 +269,8 @@ class _Partial:
         start, end = batch.offset, batch.offset + len(batch.body)
         if batch.total != self._total or not start < end <= self._total:
             return False
-        if not self._is_free(start, end):
+        # Either nothing of it is here, or it is only repeated. There are few pieces.
+        if not all(end <= there or start >= there + len(chunk) for there, chunk in self._chunks.items()):
             return self._is_here(start, batch.body)
         before = self._ends.pop(start, start)
         chunk = self._chunks.setdefault(before, bytearray())
@@ -278,10 +279,6 @@ class _Partial:
         self._ends[before + len(self._chunks[before])] = before
         self.missing -= len(batch.body)
         return len(self._chunks) <= MOST_SPANS
-
-    def _is_free(self, start: int, end: int) -> bool:
-        """Whether nothing of it is here. There are few pieces."""
-        return all(end <= there or start >= there + len(chunk) for there, chunk in self._chunks.items())
 
     def _is_here(self, start: int, body: bytes) -> bool:
         """Whether it is only repeated."""

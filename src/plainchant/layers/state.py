@@ -74,9 +74,6 @@ LARGEST_STATE: Final = 1 << 34  # bytes of the largest state that a joiner takes
 MOST_HELD: Final = 1 << 30  # bytes of messages that a joiner holds back while it waits for its state
 
 
-# --- the application's side -----------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class StateWanted:
     """The application's state at this place in its stream is wanted; ``transfer`` names the answer."""
@@ -102,9 +99,6 @@ class Keeper(Protocol):
 
     def state_arrived(self, group: GroupId, view: View, donor: ProcessId, chunks: list[bytes]) -> None:
         """The state at ``view``, in the chunks in which the donor's application wrote it."""
-
-
-# --- the layer ------------------------------------------------------------------------------------------------------
 
 
 class StateTransfer(Layer):

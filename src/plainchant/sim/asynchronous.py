@@ -65,9 +65,6 @@ _TABLES: Final[dict[str, type[Any]]] = {"network": Network, "memory": Memory, "r
 _SHUTDOWN: Final = 30 * SECOND  # what a program gets, besides the time to leave, to end after it was cancelled
 
 
-# --- what comes out ---------------------------------------------------------------------------------------------------
-
-
 class Unfinished(PlainchantError):
     """Programs did not end; ``waiting`` says of each where it is and what its process waits for."""
 
@@ -87,8 +84,7 @@ class Result:
     summary: Summary
     _verify: bool
     _rows: TraceBuffer = dataclasses.field(repr=False)
-    _written: Path | None
-    """Where the trace was written, if it was."""
+    _written: Path | None  # where the trace was written, if it was
 
     @cached_property
     def trace(self) -> pa.Table:
@@ -126,9 +122,6 @@ class Result:
     def virtual_time(self) -> int:
         """When the run ended, ns."""
         return self.summary.virtual_time
-
-
-# --- the run ----------------------------------------------------------------------------------------------------------
 
 
 class _Simulation(Simulation):
@@ -326,19 +319,16 @@ def run(
     given = locals()
     described = {name: given[name] for name in _DESCRIBED if given[name] is not None}
     if scenario is not None:
-        whole = _given_scenario(scenario, list(described))
+        if described:
+            raise UsageError(f"a scenario says everything itself: put {', '.join(described)} into it, or leave the scenario out")
+        whole = scenario if isinstance(scenario, Scenario) else load(find(str(scenario)))
         as_mapping = len(whole.groups) > 1
     else:
         whole = _scenario_of(duration is None, limit, described)
         as_mapping = groups is not None
-    changes: dict[str, Any] = {"workload": ()}
-    if seed is not None:
-        changes["seed"] = seed
-    if duration is not None:
-        changes["duration"] = _ns(duration, "duration")
-    if drain is not None:
-        changes["drain"] = _ns(drain, "drain")
-    whole = dataclasses.replace(whole, **changes)
+    changes: dict[str, Any] = {} if seed is None else {"seed": seed}
+    changes |= {key: _ns(given[key], key) for key in ("duration", "drain") if given[key] is not None}
+    whole = dataclasses.replace(whole, workload=(), **changes)
     terms = Terms(main, as_mapping, timeout, leave_timeout, Buffers(outgoing, unread), agree)
     ends_by_itself = scenario is None and duration is None
     return _run(whole, terms, ends_by_itself=ends_by_itself, state=state, trace=trace, check=verify, raises=raises)
@@ -392,22 +382,11 @@ def _raise_first(
             error.add_note(f"still running when the run ended: {', '.join(unfinished)}")
         raise error
     if unfinished and ends_by_itself:
-        raise Unfinished(
-            f"not all programs have ended after {format_duration(scenario.duration)} of virtual time (seed {scenario.seed}); "
-            f"give a duration after which they are cancelled, or a larger limit, or let them end:",
-            unfinished,
-        )
+        late = f"not all programs have ended after {format_duration(scenario.duration)} of virtual time (seed {scenario.seed})"
+        remedy = "give a duration after which they are cancelled, or a larger limit, or let them end"
+        raise Unfinished(f"{late}; {remedy}:", unfinished)
     if unfinished:
         raise Unfinished("programs were cancelled and do not end; let CancelledError pass:", unfinished)
-
-
-# --- what is asked for, as a scenario ---------------------------------------------------------------------------------
-
-
-def _given_scenario(scenario: str | Path | Scenario, also: Sequence[str]) -> Scenario:
-    if also:
-        raise UsageError(f"a scenario says everything itself: put {', '.join(also)} into it, or leave the scenario out")
-    return scenario if isinstance(scenario, Scenario) else load(find(str(scenario)))
 
 
 def _scenario_of(ends_by_itself: bool, limit: str, given: Mapping[str, Any]) -> Scenario:

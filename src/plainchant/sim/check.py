@@ -37,18 +37,14 @@ def check_scenario(scenario: Scenario, description: Description | None = None) -
     described = description if description is not None else describe(scenario.protocol)
     if description is None:
         _check_parameters(scenario, described, reader)
-    whole = _as_in_a_file(scenario)
+    # With what Python may leave out, and without empty messages, which it may ask for and files may not.
+    workload = tuple(dataclasses.replace(one, size=1) if not one.size else one for one in scenario.workload)
+    groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
+    whole = dataclasses.replace(scenario, groups=groups, workload=workload)
     check(whole, document, reader, described)
     problem = described.check(described.parameters(**scenario.parameters), groups_ever(whole.groups, whole.fault))
     if problem is not None:
         reader.fail(("parameters",), problem)
-
-
-def _as_in_a_file(scenario: Scenario) -> Scenario:
-    """With what Python may leave out, and without empty messages, which it may ask for and files may not."""
-    workload = tuple(dataclasses.replace(one, size=1) if not one.size else one for one in scenario.workload)
-    groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
-    return dataclasses.replace(scenario, groups=groups, workload=workload)
 
 
 class _PythonReader(Reader):
@@ -123,20 +119,14 @@ def _given(item: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Delay):
-        return _delay(value)
+        if value.kind == "uniform":
+            return {"uniform": [value.low, value.high]}
+        return {value.kind: value.high, "minimum": value.low} if value.kind == "exponential" else {value.kind: value.low}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _given(value)
     if isinstance(value, tuple | list):
         return [_plain(one) for one in value]
     return value
-
-
-def _delay(delay: Delay) -> Any:
-    if delay.kind == "uniform":
-        return {"uniform": [delay.low, delay.high]}
-    if delay.kind == "exponential":
-        return {"exponential": delay.high, "minimum": delay.low}
-    return {delay.kind: delay.low}
 
 
 def _same(value: Any, default: Any) -> bool:

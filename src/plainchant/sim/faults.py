@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
@@ -19,8 +20,7 @@ from .network import Networks
 class Simulated(Population[SimHost], Protocol):
     """What the backend needs of the simulation: the processes, and how one starts."""
 
-    memories: dict[str, SimMemory]
-    """Shared memory by node."""
+    memories: dict[str, SimMemory]  # shared memory by node
 
     @property
     def timely(self) -> bool:
@@ -42,15 +42,15 @@ class Simulated(Population[SimHost], Protocol):
         """The clock of a place, whether or not a process runs there."""
 
 
+@dataclasses.dataclass
 class SimFaults:
-    """The simulator's ``Backend``; ``middle`` draws how a broadcast is cut short."""
+    """The simulator's ``Backend``; ``_middle`` draws how a broadcast is cut short."""
 
-    def __init__(self, kernel: Kernel, networks: Networks, population: Simulated, middle: Random) -> None:
-        self._kernel = kernel
-        self._networks = networks
-        self._population = population
-        self._middle = middle
-        self._over = False
+    _kernel: Kernel
+    _networks: Networks
+    _population: Simulated
+    _middle: Random
+    _over: bool = False
 
     @property
     def now(self) -> int:

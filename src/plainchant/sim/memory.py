@@ -64,9 +64,6 @@ Watch: TypeAlias = "Callable[[SimHost, Operate, SimMemory], None]"
 """Looks at the memory of a node after an operation, when its process has seen the result."""
 
 
-# --- mailboxes --------------------------------------------------------------------------------------------------------
-
-
 class SimCopy:
     """One copy of a mailbox."""
 
@@ -202,9 +199,6 @@ class SimMailboxServer:
             there = ", ".join(mailbox.places[place] for place in sorted(mailbox.places))
             raise UsageError(f"mailbox {name!r} cannot be removed while {there} are connected; let them disconnect first")
         del self.mailboxes[name]
-
-
-# --- procedures -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(slots=True)
@@ -539,13 +533,10 @@ class SimMemory:
         if not host.alive:
             return
         running.due = self._kernel.now
-        if request.__class__ is Disconnect:
-            if self._may_disconnect(host, request.process):
+        if request.__class__ is not Connect:
+            if request.__class__ is Disconnect and self._may_disconnect(host, request.process):
                 self.server.disconnect(request.mailbox, request.place, request.process)
-            self._resume(running)
-            return
-        if request.__class__ is Directory:
-            self._resume(running, self.server.directory())
+            self._resume(running, self.server.directory() if request.__class__ is Directory else None)
             return
         self._drop_stale(request.mailbox)
         if request.mailbox not in self.server.mailboxes:

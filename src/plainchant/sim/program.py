@@ -65,14 +65,10 @@ class Outcome:
     """How the program of one incarnation ended."""
 
     state: State
-    value: Any = None
-    """What ``main`` returned."""
-    error: Exception | None = None
-    """What it raised, or what joining or leaving did."""
-    reason: str = ""
-    """Why it was halted, or where it is if it is unfinished."""
-    at: int = 0
-    """When ``main`` ended, ns."""
+    value: Any = None  # what `main` returned
+    error: Exception | None = None  # what it raised, or what joining or leaving did
+    reason: str = ""  # why it was halted, or where it is if it is unfinished
+    at: int = 0  # when `main` ended, ns
 
     @property
     def traceback(self) -> str:
@@ -134,16 +130,14 @@ class Program:
         self.over = False  # nothing of it will run any more
         self.outcome = Outcome("unfinished")
         self._task: asyncio.Task[None] | None = None
-        self._stopping = False
-        self._stoppable = True
+        self._stopping, self._stoppable = False, True
         self._value: Any = None
         self._ended_at = 0
         self._sizes: dict[str, deque[int]] = {}  # of the messages that the protocol has not taken yet
         self._requests: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._scheduled = False
         self._armed: int | None = None
-        self._instant = -1
-        self._rounds = 0
+        self._instant, self._rounds = -1, 0  # the instant of the latest step, and the number of steps before it at that instant
         self._counters: dict[str, int] = {}
 
     # --- beginning and ending ---------------------------------------------------------------------------------------

@@ -251,7 +251,7 @@ class Simulation:
         return sources
 
     def _entered_by_itself(self, host: SimHost, group: str) -> None:
-        """A process is in a group that it proposed, or that was proposed to it: its workload there begins."""
+        """A process is in a group that it, or another process, proposed: its workload there begins."""
         for source in self._attend(host, group):
             source.start()
 

@@ -96,13 +96,11 @@ class Tail:
         self.abandoned = False
         self.behind = 0
         self._file = -1
-        self._at = 0
-        self._index = 0
+        self._at = self._index = self._time = 0
         self._names: list[str] = []
         self._final = False
         self._groups: set[str] = set()
         self._left = False
-        self._time = 0
 
     def poll(self, most: int) -> list[Fact]:
         """What was appended, up to so many bytes."""

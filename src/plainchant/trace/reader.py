@@ -105,13 +105,9 @@ def _below(filesystem: fs.FileSystem, path: str) -> list[str]:
         return _below(filesystem, inside)
     selector = fs.FileSelector(path, recursive=True)
     found = [entry.path for entry in filesystem.get_file_info(selector) if entry.type == fs.FileType.File]
-    return sorted(file for file in found if file.endswith(".parquet") and not _is_hidden(file, path))
-
-
-def _is_hidden(file: str, directory: str) -> bool:
-    """Whether the name, or a directory between it and the one that was asked for, is hidden or temporary."""
-    parts = os.path.relpath(file, directory).split("/")
-    return any(part.startswith((".", "_")) for part in parts)
+    # Files that are hidden or temporary, or in a directory below this one that is, do not count.
+    names = {file: os.path.relpath(file, path).split("/") for file in found if file.endswith(".parquet")}
+    return sorted(file for file, parts in names.items() if not any(part.startswith((".", "_")) for part in parts))
 
 
 def _read_file(filesystem: fs.FileSystem, name: str) -> tuple[pa.Table, list[str]]:

@@ -32,7 +32,6 @@ import time as clock
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 from zlib import crc32
@@ -184,12 +183,8 @@ class Spool:
         self._booted = clock.time_ns()
         self._names = _Names()
         self._records: list[Record] = []
-        self._rows = 0
-        self._index = 0
-        self._packets = 0
-        self._files = 0
+        self._rows = self._index = self._packets = self._files = self._written = 0
         self._file = -1
-        self._written = 0
         self.bytes_written = 0  # in all files together
         self._problem = ""
         try:
@@ -198,17 +193,15 @@ class Spool:
         except OSError as error:
             raise self._failed(error) from error
         if occupied:
-            raise TraceError(
-                f"{self.directory} already holds a history of {process} in run {run}; "
-                "a restarted process has a new name (p3, then p3#1), a new run another run name"
-            )
+            held = f"{self.directory} already holds a history of {process} in run {run}"
+            raise TraceError(f"{held}; a restarted process has a new name (p3, then p3#1), a new run another run name")
         self.row("start", self._booted if time is None else time, detail=start)
         self.flush()
 
     def __enter__(self) -> Spool:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def send(

@@ -154,7 +154,9 @@ class _History:
         if row.kind == "view":
             yield from self._view(row)
         elif row.view is not None and row.group is not None and row.view != self._views.get(row.group):
-            yield self._in_other_view(row)
+            last = self._views.get(row.group)
+            known = "no view of it was installed here" if last is None else f"the last one installed here is {last}"
+            yield f"{row.kind!r} in view {row.view} of group {row.group!r}, but {known}"
         if row.kind in ("join", "leave") and row.group is None:
             yield f"a {row.kind!r} without a group"
         if row.kind in MESSAGE_KINDS:
@@ -188,11 +190,6 @@ class _History:
         elif len(set(row.members)) < len(row.members):
             repeated = sorted({str(name) for name in row.members if row.members.count(name) > 1})
             yield f"a view with repeated members: {', '.join(repeated)}"
-
-    def _in_other_view(self, row: _Row) -> str:
-        last = self._views.get(row.group or "")
-        known = "no view of it was installed here" if last is None else f"the last one installed here is {last}"
-        return f"{row.kind!r} in view {row.view} of group {row.group!r}, but {known}"
 
     def _message(self, row: _Row) -> Iterator[str]:
         if row.group is None or row.sender is None or row.seq is None:

@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import accumulate, chain
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Final
 
 import msgspec
@@ -80,7 +79,7 @@ class TraceWriter(TraceBuffer):
     def __enter__(self) -> TraceWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             self.close()
         else:

@@ -50,7 +50,6 @@ class Population(Protocol[P_co]):
         """The groups that a place's next process enters."""
 
     def node_of(self, place: str) -> str: ...
-
     def processor_of(self, place: str) -> str: ...
 
 
