@@ -423,21 +423,25 @@ class Process:
     def leave(self, group: GroupId) -> None:
         """Asks the engine to leave a group; no more messages are accepted there."""
         if group in self.entered:
-            self._depart(group, "leave")
+            self._depart(group, self._leave)
 
     def close_group(self, group: GroupId) -> None:
         """Asks the engine to close a group for all its members; no more messages are accepted there."""
         if group in self.joined:
-            self._depart(group, "close")
+            self._depart(group, self._close)
 
-    def _depart(self, group: GroupId, request: str) -> None:
+    def _depart(self, group: GroupId, method: Callable[[GroupId], None]) -> None:
         if group not in self.leaving:
             self.leaving[group] = None
-            self.later(self._ask, self._request_end, group, request)
+            self.later(self._ask, method, group)
 
-    def _request_end(self, group: GroupId, request: str) -> None:
-        self._note_request(group, request=request)
-        getattr(self.engine, request)(group)
+    def _leave(self, group: GroupId) -> None:
+        self._note_request(group, request="leave")
+        self.engine.leave(group)
+
+    def _close(self, group: GroupId) -> None:
+        self._note_request(group, request="close")
+        self.engine.close(group)
 
     def _note_request(self, group: GroupId, **detail: Any) -> None:
         """A process that only sends has no row that answers it, so its requests are not written."""

@@ -282,8 +282,7 @@ class StateTransfer(Layer):
 
     def abandon(self, group: GroupId, text: str) -> None:
         """The application does not wait for its state any more: the process leaves, as if the state were lost."""
-        incoming = self._incoming.get(group)
-        if incoming is not None and self._views.get(group):
+        if (incoming := self._incoming.get(group)) is not None and self._views.get(group):
             self._give_up(incoming, text)
         else:
             self.leave(group)
@@ -413,8 +412,7 @@ class StateTransfer(Layer):
         self.host.send((incoming.donor,), StateAsk(incoming.group, incoming.number, incoming.received))
 
     def _ask_again(self, group: GroupId) -> None:
-        incoming = self._incoming.get(group)
-        if incoming is None:
+        if (incoming := self._incoming.get(group)) is None:
             return
         if incoming.lost:
             self._leave_all(incoming.name)
@@ -451,8 +449,7 @@ class StateTransfer(Layer):
         self._from_donor(source, packet.group, packet.view)
 
     def _on_lost(self, source: ProcessId, packet: StateLost) -> None:
-        incoming = self._from_donor(source, packet.group, packet.view)
-        if incoming is not None:
+        if (incoming := self._from_donor(source, packet.group, packet.view)) is not None:
             self._give_up(incoming, f"{source} could not give it: {packet.text}")
 
     def _complete(self, incoming: IncomingState) -> None:
