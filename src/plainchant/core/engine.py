@@ -2,9 +2,8 @@
 
 Theory of operation
 -------------------
-An :class:`Engine` is one process's protocol, for *all* the groups that the process belongs to. It is called and never
-waits: no socket, no clock, no thread, no log. What it wants done it asks of its :class:`Host`, and two rules make that
-safe everywhere:
+An :class:`Engine` is one process's protocol, for *all* the groups that the process belongs to. It is called and never waits: no
+socket, no clock, no thread, no log. What it wants done it asks of its :class:`Host`, and two rules make that safe everywhere:
 
 1. **Host calls never call back.** They become the effects of the turn. When the engine's method has returned, the effects
    are performed in order; if the method raised, they are dropped and the process halts. ``take``, ``now``, ``clock`` and
@@ -54,10 +53,8 @@ class Host(Protocol):
     """Everything an engine may ask for."""
 
     me: ProcessId
-    random: Random
-    """Seeded; the only source of chance that an engine may use."""
-    max_packet: int
-    """How many bytes of batch body a packet may carry."""
+    random: Random  # seeded; the only source of chance that an engine may use
+    max_packet: int  # how many bytes of batch body a packet may carry
 
     @property
     def now(self) -> int:
@@ -67,9 +64,8 @@ class Host(Protocol):
         """The process's clock in ns, which may be off, drift and step."""
 
     def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
-        """The next messages to send, numbered from now on: at most ``max_bytes`` of them and at most ``most``
-        (0: no limit), or None. The host records their ``send``. With a ``stream`` (see ``admitted``): its next messages; else
-        the next of those that belong to none."""
+        """The next messages to send, numbered from now on: at most ``max_bytes`` of them and at most ``most`` (0: no limit), or
+        None. The host records their ``send``. With a ``stream`` (see ``admitted``): its next messages; else those of none."""
 
     def peek(self, group: GroupId, stream: str = "") -> Due | None:
         """The message that ``take`` would give next, which stays where it is; None: there is none."""
@@ -157,8 +153,7 @@ class Engine:
         raise ProtocolError(f"{type(self).__name__} cannot rename groups")
 
     def notice(self, event: Any) -> None:
-        """Something the layer below has to say, or the host: a :class:`~.model.Pressure`, a :class:`~.model.Consent`. Who does
-        not know it ignores it."""
+        """News from the layer below or the host, such as a :class:`~.model.Pressure`. An engine ignores what it does not know."""
 
     def admission(self, group: GroupId) -> Mapping[str, Any] | None:
         """What is guaranteed in this group now, and how much room is left; None: the protocol has no admission control."""
@@ -169,49 +164,16 @@ class Engine:
         return None
 
 
-_HOST_CALLS: Final = (
-    "clock",
-    "take",
-    "peek",
-    "admitted",
-    "rejected",
-    "send",
-    "set_timer",
-    "cancel_timer",
-    "deliver",
-    "install",
-    "left",
-    "invited",
-    "refused",
-    "renamed",
-    "stable",
-    "record",
-    "halt",
-    "spawn",
-    "report",
-)
-_ENGINE_CALLS: Final = (
-    "start",
-    "ready",
-    "receive",
-    "expire",
-    "join",
-    "leave",
-    "close",
-    "rename",
-    "notice",
-    "admission",
-    "waiting",
+_HOST_CALLS, _ENGINE_CALLS = (
+    tuple(name for name, call in vars(side).items() if callable(call) and not name.startswith("_")) for side in (Host, Engine)
 )
 
 
 class Layer(Engine):
-    """An engine on an engine: to the host outside it is the engine, to the engine inside it is the host.
-
-    A subclass overrides calls of either side. Whatever it leaves alone is bound straight to the other side when the
-    stack is built, so that it costs nothing. The overriding method reaches the outside as ``self.host`` and the inside as
-    ``self.inner``. Calls inwards come only from the layer's own ``receive``, ``expire`` or ``notice``.
-    """
+    """An engine on an engine: to the host outside it is the engine, to the engine inside it is the host. A subclass overrides
+    calls of either side. Whatever it leaves alone is bound straight to the other side when the stack is built, so that it costs
+    nothing. The overriding method reaches the outside as ``self.host`` and the inside as ``self.inner``. Calls inwards come only
+    from the layer's own ``receive``, ``expire`` or ``notice``."""
 
     host: Host
     inner: Engine
@@ -242,21 +204,15 @@ _calls_of: Final[dict[type[Engine], set[str]]] = {}
 
 def _overridden(layer: type[Layer]) -> set[str]:
     """The calls that a layer class defines itself, below Layer."""
-    names = _calls_of.get(layer)
-    if names is None:
-        names = _calls_of[layer] = set()
-        for cls in layer.__mro__:
-            if cls is Layer:
-                break
-            names.update(vars(cls))
-    return names
+    if layer not in _calls_of:
+        below = layer.__mro__[: layer.__mro__.index(Layer)]
+        _calls_of[layer] = {name for cls in below for name in vars(cls)}
+    return _calls_of[layer]
 
 
 class PerGroup(Engine):
-    """Runs a protocol that is written for one group, one instance a group.
-
-    Instances are told apart by the first field of their packets (``group``) and by the names of their timers.
-    """
+    """Runs a protocol that is written for one group, one instance a group. Instances are told apart by the first field of their
+    packets (``group``) and by the names of their timers."""
 
     def __init__(self, host: Host, make: Callable[[Host, GroupId], Engine]) -> None:
         self._host = host
@@ -300,8 +256,7 @@ class PerGroup(Engine):
         else:
             groups = [event.group] if isinstance(event, Pressure | Admit | Release) else sorted(self.instances)
         for group in groups:
-            instance = self.instances.get(group)
-            if instance is not None:
+            if (instance := self.instances.get(group)) is not None:
                 instance.notice(event)
 
     def admission(self, group: GroupId) -> Mapping[str, Any] | None:
@@ -309,11 +264,8 @@ class PerGroup(Engine):
         return None if instance is None else instance.admission(group)
 
     def waiting(self) -> Reason | None:
-        for group in sorted(self.instances):
-            reason = self.instances[group].waiting()
-            if reason is not None:
-                return reason
-        return None
+        reasons = (self.instances[group].waiting() for group in sorted(self.instances))
+        return next((reason for reason in reasons if reason is not None), None)
 
 
 class _GroupHost:

@@ -18,18 +18,15 @@ from typing import Annotated, Any, Final, NewType, TypeAlias
 
 import msgspec
 
-LONGEST_NAME: Final = 120
-"""Characters of a name in a packet at the most: of a process or a group, and what protocols add to it."""
+LONGEST_NAME: Final = 120  # characters of a name in a packet, of a process or a group, with what protocols add to it
 ProcessId: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 """Where things happen. A restarted process is a new one: ``p3``, then ``p3#1``, ``p3#2``."""
 GroupId: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 MOST: Final = 1 << 62
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
-"""An integer in a packet. Decoding refuses what is out of range, so that whatever engines add to it fits into the 64 bits of a
-trace's columns and of a packet."""
+"""An integer in a packet. Decoding refuses what is out of range, so that sums of them fit into 64 bits, as trace columns have."""
 Nanoseconds: TypeAlias = Number
-Timer: TypeAlias = str | tuple[Any, ...]
-"""An engine names its timers; a layer's timers carry the layer's name."""
+Timer: TypeAlias = str | tuple[Any, ...]  # an engine names its timers; a layer's timers carry the layer's name
 
 Duration = NewType("Duration", int)
 """A length of time in nanoseconds; at the edges it is written ``"50ms"``. The type marks parameters of that kind."""
@@ -73,11 +70,9 @@ class ProtocolError(PlainchantError):
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of everything that engines send to each other: frozen, typed, small.
-
-    A subclass sets its wire tag with ``class Ack(Packet, frozen=True, array_like=True, gc=False, tag=3)``. Packets of a
-    protocol that is written for one group have the group as their first field, by which they find their instance.
-    """
+    """Base of everything that engines send to each other: frozen, typed, small. A subclass sets its wire tag with ``class
+    Ack(Packet, frozen=True, array_like=True, gc=False, tag=3)``. Packets of a protocol that is written for one group have the
+    group as their first field, by which they find their instance."""
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -99,8 +94,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _encode_list = msgspec.msgpack.Encoder().encode
 _decode_list = msgspec.msgpack.Decoder(list[bytes]).decode
 
-PACK_OVERHEAD: Final = 5
-"""Bytes that packing adds to a message at the most (and once to a batch)."""
+PACK_OVERHEAD: Final = 5  # bytes that packing adds to a message at most (and once to a batch)
 
 
 def pack(first: int, payloads: Sequence[bytes]) -> Batch:
@@ -132,11 +126,8 @@ def unpack(batch: Batch) -> list[bytes]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something happened, for a person: a stable ``code``, one sentence, and the evidence.
-
-    Every transition that somebody may ask about carries one: who suspected whom on what evidence, why a send blocks,
-    what a delivery waits for.
-    """
+    """Why something happened, for a person: a stable ``code``, one sentence, and the evidence. Every transition that a person may
+    ask about carries one: which process suspected another and why, why a send blocks, what a delivery waits for."""
 
     code: str
     text: str
@@ -146,10 +137,7 @@ class Reason:
         return self.text
 
     def to_detail(self) -> dict[str, Any]:
-        detail: dict[str, Any] = {"reason": self.code, "text": self.text}
-        if self.evidence:
-            detail["evidence"] = dict(self.evidence)
-        return detail
+        return {"reason": self.code, "text": self.text} | ({"evidence": dict(self.evidence)} if self.evidence else {})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,10 +149,9 @@ class View:
     members: tuple[ProcessId, ...]
     joined: tuple[ProcessId, ...] = ()
     left: Mapping[ProcessId, Reason] = dataclasses.field(default_factory=dict)
-    rank: int | None = None
-    """The view's place in the group's order, where the protocol has one."""
+    rank: int | None = None  # the view's place in the group's order, where the protocol has one
     parts: tuple[tuple[ProcessId, ...], ...] = ()
-    """The parts of the group that came together in this view, the same at all members; empty: nothing came together. Who asked to
+    """The parts of the group that merged in this view, the same at all members; empty: nothing merged. A process that asked to
     join is a part of its own, after the others."""
     newcomers: tuple[ProcessId, ...] = ()
     """Where ``parts`` came together: those in it that asked to join (:class:`Join`) and were in no part before."""
@@ -184,18 +171,14 @@ class View:
 
     def to_detail(self) -> dict[str, Any]:
         """What a trace's ``view`` row says beside number and members."""
-        detail: dict[str, Any] = {}
-        if self.joined:
-            detail["joined"] = list(self.joined)
-        if self.left:
-            detail["left"] = {name: reason.to_detail() for name, reason in self.left.items()}
-        if self.parts:
-            detail["parts"] = [list(part) for part in self.parts]
-        if self.newcomers:
-            detail["newcomers"] = list(self.newcomers)
-        if self.signatures:
-            detail["signatures"] = dict(self.signatures)
-        return detail
+        detail: dict[str, Any] = {
+            "joined": list(self.joined),
+            "left": {name: reason.to_detail() for name, reason in self.left.items()},
+            "parts": [list(part) for part in self.parts],
+            "newcomers": list(self.newcomers),
+            "signatures": dict(self.signatures),
+        }
+        return {key: value for key, value in detail.items() if value}
 
     def part_of(self, process: ProcessId) -> tuple[ProcessId, ...]:
         """The part that a member came from; if nothing came together, all members.
@@ -218,16 +201,12 @@ sees the views of the others, and is in none."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """How to join: all these processes start the group together, in this order.
-
-    ``fresh``: nobody has sent anything in any group yet. Else some of them may have got far in other groups, and a protocol with
-    order across groups has to see to it that this one begins where all of them are.
-    """
+    """How to join: all these processes start the group together, in this order. ``fresh``: no process has sent anything in any
+    group yet. Otherwise a protocol with order across groups has to begin this group where all its members are in the others."""
 
     members: tuple[ProcessId, ...]
     fresh: bool = False
-    role: str = BOTH
-    """What this process does in the group: one of :data:`ROLES`."""
+    role: str = BOTH  # what this process does in the group: one of `ROLES`
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -235,8 +214,7 @@ class Join:
     """How to join: ask these processes, of whom some are members."""
 
     contacts: tuple[ProcessId, ...]
-    role: str = BOTH
-    """What this process does in the group: one of :data:`ROLES`."""
+    role: str = BOTH  # what this process does in the group: one of `ROLES`
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -267,11 +245,8 @@ class Consent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pressure:
-    """What a host tells an engine (``notice``): the application in this group has no room for more, or has room again.
-
-    What is delivered meanwhile has to be kept all the same; a protocol that heeds it slows the senders down, so that it is
-    not much.
-    """
+    """What a host tells an engine (``notice``): the application in this group has no room for more, or has room again. What is
+    delivered meanwhile has to be kept all the same; a protocol that heeds the notice slows the senders down, to limit it."""
 
     group: GroupId
     full: bool
@@ -287,8 +262,8 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Met:
-    """What a host tells an engine (``notice``) of a protocol with processes in no group: somebody has started under this name,
-    and can be sent to. Names that engines were given otherwise may have other incarnations meanwhile."""
+    """What a host tells an engine (``notice``) of a protocol with processes in no group: a process of this name has started and
+    can be sent to. Names that engines were given otherwise may have other incarnations meanwhile."""
 
     process: ProcessId
 
@@ -298,15 +273,12 @@ class Met:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stream:
-    """Messages of one kind whose deadlines are to be guaranteed: what admission control is asked to take on.
-
-    ``deadline`` counts from the moment at which the application hands a message over. ``period`` is the shortest time between two
-    of them; 0: there is one message only (aperiodic).
-    """
+    """Messages of one kind whose deadlines are to be guaranteed: what admission control is asked to take on. ``deadline`` counts
+    from the moment at which the application hands a message over. ``period`` is the shortest time between two of them; 0: there
+    is one message only (aperiodic)."""
 
     name: str
-    size: int
-    """Bytes of a message, at the most."""
+    size: int  # bytes of a message at most
     deadline: Nanoseconds
     period: Nanoseconds = 0
 
@@ -332,10 +304,8 @@ class Due(msgspec.Struct, frozen=True, gc=False):
     """The next message of a stream, as a host shows it (``peek``). Times are those of ``host.now``."""
 
     payload: bytes
-    arrived: Nanoseconds
-    """When the application handed it over; 0 for messages that belong to no stream, of which nobody notes it."""
-    deadline: Nanoseconds = 0
-    """When it has to be delivered; 0: whenever."""
+    arrived: Nanoseconds  # when the application handed it over; 0 for messages that belong to no stream: hosts do not note it
+    deadline: Nanoseconds = 0  # when it has to be delivered; 0: at any time
 
 
 # --- parameters -----------------------------------------------------------------------------------------------------
@@ -351,8 +321,7 @@ class Declared:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     example: str = ""
-    keys: str = "group"
-    """What the keys of a parameter with several values (a ``Mapping``) are."""
+    keys: str = "group"  # what the keys of a parameter with several values (a `Mapping`) are
 
 
 def parameter(
@@ -368,10 +337,10 @@ def parameter(
     factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declares a parameter as a dataclass field: default, unit and one sentence in one place."""
-    declared = Declared(about, unit, minimum, maximum, tuple(choices), example, keys)
+    metadata = {"declared": Declared(about, unit, minimum, maximum, tuple(choices), example, keys)}
     if factory is not None:
-        return dataclasses.field(default_factory=factory, metadata={"declared": declared})
-    return dataclasses.field(default=default, metadata={"declared": declared})
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def declarations(parameters: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], Declared]]:

@@ -16,8 +16,7 @@ from .model import ProcessId
 
 MARK: Final = "#"
 """Separates a place from an incarnation number."""
-_MAX_DIGITS: Final = 19
-"""Longer incarnation numbers, which only forged packets have, read as 0."""
+_MAX_DIGITS: Final = 19  # longer incarnation numbers, which only forged packets have, read as 0
 
 
 def process_name(place: str, incarnation: int) -> ProcessId:

@@ -23,6 +23,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import groupby
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
@@ -47,10 +48,8 @@ class Plugin:
     group: str
     name: str
     entry: EntryPoint
-    distribution: str
-    """Name and version of the distribution that declares it."""
-    rivals: tuple[str, ...] = ()
-    """Other distributions that declare the same name."""
+    distribution: str  # name and version of the distribution that declares it
+    rivals: tuple[str, ...] = ()  # other distributions that declare the same name
 
     def load(self) -> Any:
         """The object that the entry point names."""
@@ -78,21 +77,17 @@ def plugins(group: str) -> Mapping[str, Plugin]:
     """
     from importlib import metadata  # slow to import, and most processes need no plug-in
 
+    entries = sorted(metadata.entry_points(group=group), key=lambda entry: (entry.name, _distribution(entry)))
     found: dict[str, Plugin] = {}
-    for entry in sorted(metadata.entry_points(group=group), key=lambda entry: (entry.name, _distribution(entry))):
-        before = found.get(entry.name)
-        if before is None:
-            found[entry.name] = Plugin(group, entry.name, entry, _distribution(entry))
-        else:
-            found[entry.name] = dataclasses.replace(before, rivals=(*before.rivals, _distribution(entry)))
+    for name, same in groupby(entries, key=lambda entry: entry.name):
+        first, *others = same
+        found[name] = Plugin(group, name, first, _distribution(first), tuple(map(_distribution, others)))
     return found
 
 
 def load(group: str, name: str, what: str, extra: str) -> Any:
-    """The plug-in ``name`` of a group, for a feature that the library itself offers.
-
-    ``what`` says which feature needs it ("result.verdict needs"), ``extra`` which extra of plainchant brings it, for the error.
-    """
+    """The plug-in ``name`` of a group, for a feature that the library itself offers. ``what`` says which feature needs it
+    ("result.verdict needs"), ``extra`` which extra of plainchant brings it, for the error."""
     plugin = plugins(group).get(name)
     if plugin is None:
         raise PluginError(f"{what} the plug-in {name!r} ({group}), which is not installed: {install(extra)}")

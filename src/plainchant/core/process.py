@@ -56,73 +56,37 @@ from .queues import Queue, Streams
 
 Effect: TypeAlias = tuple[Any, ...]
 
+# A driver performs each kind of effect by its method `do_<name>`; a kind is its place here.
 EFFECTS: Final = (
-    "send",
-    "timer",
-    "took",
-    "deliver",
-    "row",
-    "record",
-    "view",
-    "left",
-    "refused",
-    "renamed",
-    "invited",
-    "stable",
-    "admitted",
-    "rejected",
-    "drop",
-    "spawn",
-    "report",
-    "call",
-    "later",
-    "halt",
+    *("send", "timer", "took", "deliver", "row", "record", "view", "left", "refused", "renamed", "invited", "stable"),
+    *("admitted", "rejected", "drop", "spawn", "report", "call", "later", "halt"),
 )
-"""The kinds of effects; a kind is its place here. A driver performs each by its method ``do_<name>``."""
-
-SEND: Final = 0
-"""``(to, packet, lan)``: a packet leaves."""
-TIMER: Final = 1
-"""``(timer, at)``: a timer is set, or cancelled (``at`` is None)."""
+SEND: Final = 0  # `(to, packet, lan)`: a packet leaves
+TIMER: Final = 1  # `(timer, at)`: a timer is set, or cancelled (`at` is None)
 TOOK: Final = 2
 """``(group, view, stream, batch, messages)``: messages got their numbers. Those of a stream are :class:`Due`, others bytes;
 None for a single message without a deadline, which is the body of the batch."""
 DELIVER: Final = 3
 """``(group, view, sender, batch, payloads, rank)``: ``payloads`` is None for a single message, which is the body of the batch."""
 ROW: Final = 4
-"""``(kind, group, view, sender, seq, rank, extra)``: a row of the host's own. ``extra`` is None or has ``detail``, ``members`` or
-``deadline``."""
-RECORD: Final = 5
-"""The same, by the engine."""
-VIEW: Final = 6
-"""``(view, is_new, is_first)``: the process had not entered this group; it is in it from this view on."""
-LEFT: Final = 7
-"""``(group, is_last)``: the process is out of the group, and in no other."""
-REFUSED: Final = 8
-"""``(group, reason, is_last)``: the process is not in the group; it had entered this one and no other."""
+"""``(kind, group, view, sender, seq, rank, extra)``: a row of the host's own; ``extra``: None, or detail, members or deadline."""
+RECORD: Final = 5  # the same, by the engine
+VIEW: Final = 6  # `(view, is_new, is_first)`: the process had not entered this group; it is in it from this view on
+LEFT: Final = 7  # `(group, is_last)`: the process is out of the group, and in no other
+REFUSED: Final = 8  # `(group, reason, is_last)`: the process is not in the group; it had entered this one and no other
 RENAMED: Final = 9
 """``(group, view, returned, numbered, shift)``: ``numbered`` messages had numbers under the new name before; those that wait get
 numbers that are larger by ``shift`` than under the old name. The view follows as an effect of its own."""
-INVITED: Final = 10
-"""``(invitation,)``: the application is to answer."""
-STABLE: Final = 11
-"""``(group, rank)``."""
-ADMITTED: Final = 12
-"""``(group, stream)``."""
-REJECTED: Final = 13
-"""``(group, stream, reason)``."""
-DROP: Final = 14
-"""``(group, view, count, text)``: accepted messages that the protocol will not take any more."""
-SPAWN: Final = 15
-"""``(name, procedure)``."""
-REPORT: Final = 16
-"""``(process, reason)``."""
-CALL: Final = 17
-"""``(function, arguments)``: a call in its place among the effects."""
-LATER: Final = 18
-"""``(method, arguments)``: a further turn, after this one."""
-HALT: Final = 19
-"""``(reason,)``: the process stops for ever."""
+INVITED: Final = 10  # `(invitation,)`: the application is to answer
+STABLE: Final = 11  # `(group, rank)`
+ADMITTED: Final = 12  # `(group, stream)`
+REJECTED: Final = 13  # `(group, stream, reason)`
+DROP: Final = 14  # `(group, view, count, text)`: accepted messages that the protocol will not take any more
+SPAWN: Final = 15  # `(name, procedure)`
+REPORT: Final = 16  # `(process, reason)`
+CALL: Final = 17  # `(function, arguments)`: a call in its place among the effects
+LATER: Final = 18  # `(method, arguments)`: a further turn, after this one
+HALT: Final = 19  # `(reason,)`: the process stops for ever
 
 _FACTS: Final = frozenset({"start", "join", "send", "deliver", "view", "leave", "crash", "end"})
 
@@ -131,36 +95,12 @@ class Process:
     """One process and its engine, without anything that depends on where it runs."""
 
     __slots__ = (
-        "_handlers",
-        "_names",
-        "_sequence",
-        "_settling",
-        "alive",
-        "calls",
-        "effects",
-        "engine",
-        "entered",
-        "has_views",
-        "inside",
-        "joined",
-        "lans",
-        "leaving",
-        "max_packet",
-        "me",
-        "memory",
-        "muted",
-        "notes_requests",
-        "now",
-        "only_sends",
-        "queues",
-        "random",
-        "streams",
-        "unpack",
-        "views",
+        *("_handlers", "_names", "_sequence", "_settling", "alive", "calls", "effects", "engine", "entered", "has_views"),
+        *("inside", "joined", "lans", "leaving", "max_packet", "me", "memory", "muted", "notes_requests", "now", "only_sends"),
+        *("queues", "random", "streams", "unpack", "views"),
     )
 
-    notes_leave_of_senders = False
-    """Whether a process that only sends has a ``leave`` row, although it has no ``join`` row."""
+    notes_leave_of_senders = False  # whether a process that only sends has a `leave` row, although it has no `join` row
 
     def __init__(self, me: ProcessId, random: Random, max_packet: int, now: int) -> None:
         self.me = me
@@ -169,39 +109,24 @@ class Process:
         self.now = now
         self.engine = Engine()
         self.alive = True
-        self.effects: list[Effect] = []
-        """What the engine has asked for in the turn under way."""
-        self.inside = False
-        """Whether the engine is being called."""
-        self.calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
-        """What is to be called when the effects are performed, in order."""
+        self.effects: list[Effect] = []  # what the engine has asked for in the turn under way
+        self.inside = False  # whether the engine is being called
+        self.calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()  # after the effects are performed, in order
         self.queues: dict[GroupId, Queue] = {}
         self.streams = Streams()
-        self.entered: dict[GroupId, None] = {}
-        """Groups that the process has asked to enter, or is in."""
-        self.joined: dict[GroupId, None] = {}
-        """Groups that it is in."""
-        self.leaving: dict[GroupId, None] = {}
-        """Groups that it was asked to leave and has not left: it accepts no more messages for them."""
-        self.views: dict[GroupId, int] = {}
-        """The number of the view in force in each group, where views are numbered in the trace."""
-        self.has_views = True
-        """Whether views are written into the trace (``Description.views``)."""
-        self.only_sends = False
-        """Whether this process receives nothing in any group: its parameters say so."""
-        self.muted: set[GroupId] = set()
-        """Groups in which it only sends: it has chosen so when it joined them."""
-        self.notes_requests = False
-        """Whether requests of the application to enter or leave a group are written into the trace: ``progress`` judges when they
-        are answered."""
-        self.lans = 1
-        """The number of networks."""
-        self.memory: Any = None
-        """What runs procedures on shared memory, if there is any."""
+        self.entered: dict[GroupId, None] = {}  # groups that the process has asked to enter, or is in
+        self.joined: dict[GroupId, None] = {}  # groups that it is in
+        self.leaving: dict[GroupId, None] = {}  # groups that it was asked to leave and has not left: they accept no messages
+        self.views: dict[GroupId, int] = {}  # the number of the view in force in each group, where the trace has views
+        self.has_views = True  # whether views are written into the trace (`Description.views`)
+        self.only_sends = False  # whether this process receives nothing in any group: its parameters say so
+        self.muted: set[GroupId] = set()  # groups in which it only sends: it has chosen so when it joined them
+        self.notes_requests = False  # whether the trace has requests to enter or leave: `progress` judges when they are answered
+        self.lans = 1  # the number of networks
+        self.memory: Any = None  # what runs procedures on shared memory, if there is any
         self.unpack: Callable[[Batch], list[bytes]] = unpack
         self._sequence: dict[GroupId, int] = {}
-        self._names: dict[GroupId, GroupId] = {}
-        """The present names of groups that were renamed."""
+        self._names: dict[GroupId, GroupId] = {}  # the present names of groups that were renamed
         self._settling = False
         self._handlers: tuple[Callable[..., None], ...] = tuple(
             getattr(self, f"do_{name}", None) or partial(self._cannot, name) for name in EFFECTS
@@ -304,11 +229,8 @@ class Process:
                 self._row("join", group, rank=view.rank)
         if self.has_views:
             self.views[group] = view.number
-            extra: dict[str, Any] = {"members": view.members}
             detail = view.to_detail()
-            if detail:
-                extra["detail"] = detail
-            self._row("view", group, extra=extra)
+            self._row("view", group, extra={"members": view.members, **({"detail": detail} if detail else {})})
         self.effects.append((VIEW, view, is_new, is_first))
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
@@ -356,9 +278,7 @@ class Process:
         if kind in _FACTS:
             raise ProtocolError(f"{self.me} records {kind!r}, which hosts alone write")
         sender, seq, rank = detail.pop("sender", None), detail.pop("seq", None), detail.pop("rank", None)
-        extra: dict[str, Any] = {}
-        if "deadline" in detail:
-            extra["deadline"] = detail.pop("deadline")
+        extra: dict[str, Any] = {"deadline": detail.pop("deadline")} if "deadline" in detail else {}
         if detail:
             extra["detail"] = {name: value.to_detail() if isinstance(value, Reason) else value for name, value in detail.items()}
         view = self.views.get(group) if group is not None else None
@@ -484,10 +404,9 @@ class Process:
 
     def queue_of(self, group: GroupId) -> Queue:
         """The messages that wait in a group."""
-        queue = self.queues.get(group)
-        if queue is None:
-            queue = self.queues[group] = Queue()
-        return queue
+        if group not in self.queues:
+            self.queues[group] = Queue()
+        return self.queues[group]
 
     def propose(self, group: GroupId, members: Sequence[ProcessId]) -> None:
         """Asks the engine to form a group with these; this process is in it when it is formed."""
@@ -497,11 +416,8 @@ class Process:
         """Inside a turn: asks the engine to enter a group."""
         if not isinstance(how, Propose) and how.role == SENDS:
             self.muted.add(group)
-        if isinstance(how, Join):
-            self._note_request(group, request="join")
-        else:
-            what = "form" if isinstance(how, Form) else "propose"
-            self._note_request(group, request=what, members=list(how.members))
+        members = {} if isinstance(how, Join) else {"members": list(how.members)}
+        self._note_request(group, request=type(how).__name__.lower(), **members)
         self.engine.join(group, how)
 
     def leave(self, group: GroupId) -> None:

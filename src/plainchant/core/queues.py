@@ -12,6 +12,7 @@ This module imports ``model`` and nothing else of ours.
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,8 +21,7 @@ from typing import Final
 
 from .model import PACK_OVERHEAD, Due, GroupId, Nanoseconds, Reason, Stream
 
-_COMPACT: Final = 4096
-"""A queue frees the slots of taken messages once there are this many of them."""
+_COMPACT: Final = 4096  # a queue frees the slots of taken messages once there are this many of them
 
 
 class Queue:
@@ -32,8 +32,7 @@ class Queue:
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         self.items = [*items]
         self.at = 0
-        self.guess = 64
-        """About how many messages the next batch takes."""
+        self.guess = 64  # about how many messages the next batch takes
 
     def __len__(self) -> int:
         return len(self.items) - self.at
@@ -86,21 +85,16 @@ class Queue:
         self.at = at
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Waiting:
     """The messages of one stream that the protocol has not taken."""
 
-    __slots__ = ("admitted", "coming", "last", "messages", "released", "stream")
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.messages: deque[Due] = deque()
-        self.coming = 0
-        """Messages that were handed over before their period had begun."""
-        self.admitted = False
-        self.released = False
-        """Whether the stream ends with its last message."""
-        self.last: Nanoseconds | None = None
-        """When its latest message arrived, or will arrive."""
+    stream: Stream
+    messages: deque[Due] = dataclasses.field(default_factory=deque)
+    coming: int = 0  # messages that were handed over before their period had begun
+    admitted: bool = False
+    released: bool = False  # whether the stream ends with its last message
+    last: Nanoseconds | None = None  # when its latest message arrived, or will arrive
 
     @property
     def unsent(self) -> int:
@@ -108,7 +102,7 @@ class Waiting:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is empty and nothing more comes."""
+        """Whether it is empty and no more messages come."""
         return not self.unsent and (self.released or not self.stream.period)
 
     def arrival(self, now: Nanoseconds) -> Nanoseconds:
@@ -134,22 +128,18 @@ class Waiting:
         return taken
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Streams:
     """All streams of a process, by group and name, with counts of those requested, admitted and rejected."""
 
-    __slots__ = ("_by_group", "admitted", "asked", "named", "rejected")
-
-    def __init__(self) -> None:
-        self._by_group: dict[GroupId, dict[str, Waiting]] = {}
-        self.asked = 0
-        self.admitted = 0
-        self.rejected = 0
-        self.named = 0
-        """Streams of a single message that were given a name."""
+    _by_group: dict[GroupId, dict[str, Waiting]] = dataclasses.field(default_factory=dict)
+    asked: int = 0
+    admitted: int = 0
+    rejected: int = 0
+    named: int = 0  # streams of a single message that were given a name
 
     def find(self, group: GroupId, name: str) -> Waiting | None:
-        streams = self._by_group.get(group)
-        return streams.get(name) if streams is not None else None
+        return self._by_group.get(group, {}).get(name)
 
     def find_admitted(self, group: GroupId, name: str) -> Waiting | None:
         waiting = self.find(group, name)
@@ -178,10 +168,9 @@ class Streams:
         """What the streams, of one group or of all, still wait for."""
         for group, streams in self._by_group.items():
             for name, waiting in streams.items() if only in (None, group) else ():
-                count = waiting.unsent
                 if not waiting.admitted:
                     return Reason("admission", f"the protocol has not said whether it admits stream {name} in group {group}")
-                if count:
+                if count := waiting.unsent:
                     text = f"{count} messages of stream {name} wait in group {group} and the protocol does not take them"
                     return Reason("queue", text, {"messages": count, "stream": name})
         return None

@@ -32,8 +32,7 @@ import msgspec
 
 from .model import Packet, ProtocolError, WireError
 
-VERSION: Final = 0xC1
-"""The first byte of everything that we send."""
+VERSION: Final = 0xC1  # the first byte of everything that we send
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """How long an encoded packet may be unless the codec is told otherwise: above any datagram, and a bound for streams."""
@@ -76,9 +75,8 @@ class Codec:
         except _UNWRITABLE as error:
             raise ProtocolError(f"{_name(packet)} cannot be encoded ({error}); check its fields' values") from error
         if len(body) + HEADER_BYTES > self._max_bytes:
-            raise ProtocolError(
-                f"{_name(packet)} takes {len(body) + HEADER_BYTES} bytes of at most {self._max_bytes}; put less into it"
-            )
+            size = len(body) + HEADER_BYTES
+            raise ProtocolError(f"{_name(packet)} takes {size} bytes of at most {self._max_bytes}; put less into it")
         return _HEADER.pack(VERSION, zlib.crc32(body)) + body
 
     def decode(self, data: bytes | bytearray | memoryview) -> Packet:
@@ -93,19 +91,16 @@ class Codec:
             raise WireError(f"{len(data)} bytes are too long for a packet of at most {self._max_bytes}; it is not ours")
         version, checksum = _HEADER.unpack_from(data)
         if version != VERSION:
-            raise WireError(
-                f"the first byte is {version:#04x} and not {VERSION:#04x}: another program or another version; "
-                "run the same version of plainchant everywhere"
-            )
+            problem = f"the first byte is {version:#04x} and not {VERSION:#04x}: another program or another version"
+            raise WireError(f"{problem}; run the same version of plainchant everywhere")
         view = memoryview(data)
         if zlib.crc32(view[HEADER_BYTES:]) != checksum:
             raise WireError("the checksum does not fit: the packet was damaged on its way and must be sent again")
         try:
             packet: Packet = self._decode(view[start:])
         except _UNREADABLE as error:
-            raise WireError(
-                f"this is no packet of this protocol ({error}); run the same protocol and version at all members"
-            ) from error
+            problem = f"this is no packet of this protocol ({error})"
+            raise WireError(f"{problem}; run the same protocol and version at all members") from error
         return packet
 
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from .model import MS, SECOND, US, format_duration
 
-_EXACT_MAX: Final = 8
-"""A duration whose exact form has this many characters or more is rounded."""
+_EXACT_MAX: Final = 8  # a duration whose exact form has this many characters or more is rounded
 
 
 def listed(names: Iterable[str], *, most: int = 0) -> str:
@@ -23,9 +22,7 @@ def listed(names: Iterable[str], *, most: int = 0) -> str:
     named = list(names)
     if most and len(named) > most + 1:
         named = [*named[:most], f"{len(named) - most} others"]
-    if len(named) < 2:
-        return "".join(named)
-    return f"{', '.join(named[:-1])} and {named[-1]}"
+    return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named)
 
 
 def short(text: object, most: int) -> str:
@@ -57,9 +54,8 @@ def times(count: int, what: str) -> str:
     >>> times(1, "message"), times(1200, "message"), times(2, "delivery")
     ('1 message', '1,200 messages', '2 deliveries')
     """
-    if count == 1:
-        return f"1 {what}"
-    return f"{count:,} {what[:-1]}ies" if what.endswith("ry") else f"{count:,} {what}s"
+    several = f"{what[:-1]}ies" if what.endswith("ry") else f"{what}s"
+    return f"{count:,} {what if count == 1 else several}"
 
 
 def often(count: int) -> str:
@@ -87,12 +83,11 @@ def span(ns: int) -> str:
     >>> span(750), span(815_285), span(34_727_000), span(1_676_000_000)
     ('750 ns', '815 us', '34.7 ms', '1.676 s')
     """
-    size = abs(ns)
-    if size < US:
+    if abs(ns) < US:
         return f"{ns} ns"
-    if size < MS:
+    if abs(ns) < MS:
         return f"{ns / US:.0f} us"
-    return f"{ns / MS:.1f} ms" if size < SECOND else f"{ns / SECOND:.3f} s"
+    return f"{ns / MS:.1f} ms" if abs(ns) < SECOND else f"{ns / SECOND:.3f} s"
 
 
 def moment(ns: int) -> str:

@@ -7,17 +7,16 @@ protocol a fragment is a batch like any other. The layer relies on what every pr
 sender come in the order in which they were taken, its own come back to the sender too, and all members place a view at
 the same point between them. Nothing is assumed about the order of different senders.
 
-**One large message at a time.** A sender takes nothing more from its host until its large message has come back whole.
-So whatever is heard from a sender while a message of its is partial is a fragment of that message, which is what makes
-the next rule possible; it costs large messages one round trip each, and small ones nothing.
+**One large message at a time.** A sender takes nothing more from its host until its large message has come back whole. So
+whatever is heard from a sender while a message of its is partial is a fragment of that message, which makes the next rule
+possible; it costs large messages one round trip each, and small ones nothing.
 
-**A view with joiners starts partial messages afresh.** Somebody who joins in the middle of a message has not heard its
-beginning, yet the others would deliver it in the joiner's first view: agreement would break. Therefore at a view with
-joiners *everybody* forgets the fragments heard before it, and the sender takes those back among the fragments to be
-sent: it knows them exactly, since they are the ones that it has heard itself. Those that it has sent and not heard yet
-are still to come, after the view, for everybody. So each byte comes once after the view, to old members and joiners
-alike, who from here on have the same state and deliver the message at the same fragment. The order of the fragments
-does not matter, nor does another join before they are all there.
+**A view with joiners starts partial messages afresh.** A process that joins in the middle of a message has not heard its
+beginning, yet the others would deliver it in the joiner's first view: agreement would break. Therefore at a view with joiners
+*every member* forgets the fragments heard before it, and the sender takes back those that it has heard itself, to send them
+again. Those that it has sent and not heard yet are still to come, after the view, for every member. So each byte comes once after
+the view, to old members and joiners alike, which from here on have the same state and deliver the message at the same fragment.
+The order of the fragments does not matter, nor does another join before they are all there.
 
 (Why not let a sender go on meanwhile? It sends the fragments a1 a2 and the message b at once; the order becomes a1,
 a view with J, a2, a view with K, b. K hears b and cannot know that the others still wait for a1 again.)
@@ -49,12 +48,9 @@ from typing import Final
 from ..core.engine import Engine, Host, Layer
 from ..core.model import Batch, Due, GroupId, ProcessId, ProtocolError, Reason, Timer, View, WireError
 
-LARGEST: Final = 1 << 30
-"""Bytes of the largest message."""
-MOST_SPANS: Final = 1024
-"""Pieces of a partial message that do not touch: there is one, and another for each view with joiners."""
-MOST_PARTIAL: Final = 4096
-"""Partial messages of a group."""
+LARGEST: Final = 1 << 30  # bytes of the largest message
+MOST_SPANS: Final = 1024  # pieces of a partial message that do not touch: there is one, and another for each view with joiners
+MOST_PARTIAL: Final = 4096  # partial messages of a group
 _LAYER: Final = "fragmentation"
 
 
@@ -69,8 +65,6 @@ class Fragmentation(Layer):
         self._deliver_whole = host.deliver
         super().__init__(host, inside)
 
-    # --- the host of the protocol inside ---
-
     def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
         outgoing = self._outgoing.get(group)
         if outgoing is not None:
@@ -82,10 +76,8 @@ class Fragmentation(Layer):
                 self.host.set_timer(_nudge(group), self.host.now)
             return batch
         if batch.count != 1:
-            raise ProtocolError(
-                f"the host packed {batch.count} messages into {len(batch.body)} bytes, and {max_bytes} were asked for; "
-                "only one message alone may be larger"
-            )
+            packed = f"the host packed {batch.count} messages into {len(batch.body)} bytes, and {max_bytes} were asked for"
+            raise ProtocolError(f"{packed}; only one message alone may be larger")
         outgoing = self._outgoing[group] = _Outgoing(batch, end=self._ends.pop(group, None))
         return outgoing.next_fragment(max_bytes)
 
@@ -140,8 +132,6 @@ class Fragmentation(Layer):
                     self._ends[view.group] = outgoing.end
         self.host.renamed(group, view, returned)
 
-    # --- the engine of the host outside ---
-
     def expire(self, timer: Timer) -> None:
         # Three parts tell ours from PerGroup's (group, name), should a group be called like this layer.
         if timer[0] == _LAYER and len(timer) == 3:
@@ -160,14 +150,9 @@ class Fragmentation(Layer):
         if reason is None and self._outgoing:
             group = min(self._outgoing)
             message = self._outgoing[group]
-            return Reason(
-                "fragments",
-                f"message {message.first} of {self.me} in {group} ({len(message.body)} bytes) has not come back whole",
-                {"group": group, "first": message.first, "bytes_untaken": message.untaken_bytes},
-            )
+            text = f"message {message.first} of {self.me} in {group} ({len(message.body)} bytes) has not come back whole"
+            return Reason("fragments", text, {"group": group, "first": message.first, "bytes_untaken": message.untaken_bytes})
         return reason
-
-    # --- inside ---
 
     def _end(self, group: GroupId, end: Callable[[GroupId], None]) -> None:
         """Leaves or closes a group, when our large message there has come back."""
@@ -226,10 +211,8 @@ class Fragmentation(Layer):
 
 
 class _Outgoing:
-    """A large message of ours under way. Each of its bytes is untaken, or on its way, or in our own partial message.
-
-    One that ``is_back`` stays only if the process leaves or closes the group then, so that nothing more is taken before.
-    """
+    """A large message of ours under way. Each of its bytes is untaken, or on its way, or in our own partial message. One that
+    ``is_back`` stays only if the process leaves or closes the group then, so that nothing more is taken before."""
 
     __slots__ = ("_untaken", "body", "end", "first", "is_back", "refused")
 
@@ -237,8 +220,7 @@ class _Outgoing:
         self.first = batch.first
         self.body = batch.body
         self.is_back = is_back
-        self.end = end
-        """What is to be done when the message is back: leave the group, or close it."""
+        self.end = end  # what is to be done when the message is back: leave the group, or close it
         self.refused = False
         """Whether the protocol asked for more and got nothing, so that it has to be told when there is something."""
         self._untaken = deque([(0, len(batch.body))] if not is_back else ())
@@ -249,11 +231,8 @@ class _Outgoing:
 
     def next_part(self) -> bytes | None:
         """What can be taken next, as long as it is; None: nothing now."""
-        if not self._untaken:
-            self.refused = True
-            return None
-        start, end = self._untaken[0]
-        return self.body[start:end]
+        self.refused |= not self._untaken
+        return self.body[slice(*self._untaken[0])] if self._untaken else None
 
     def next_fragment(self, max_bytes: int) -> Batch | None:
         if not self._untaken:
@@ -282,40 +261,29 @@ class _Partial:
         self.first = first
         self.missing = total
         self._total = total
-        self._chunks: dict[int, bytearray] = {}
-        """By where they begin."""
-        self._ends: dict[int, int] = {}
-        """Where the one begins that ends there."""
+        self._chunks: dict[int, bytearray] = {}  # by where they begin
+        self._ends: dict[int, int] = {}  # where the one begins that ends there
 
     def add(self, batch: Batch) -> bool:
         """False: it is no fragment of this message, or cannot be beside what is here."""
         start, end = batch.offset, batch.offset + len(batch.body)
         if batch.total != self._total or not start < end <= self._total:
             return False
-        if not self._is_free(start, end):
+        # Either nothing of it is here, or it is only repeated. There are few pieces.
+        if not all(end <= there or start >= there + len(chunk) for there, chunk in self._chunks.items()):
             return self._is_here(start, batch.body)
-        before = self._ends.pop(start, None)
-        if before is None:
-            before = start
-            self._chunks[start] = bytearray(batch.body)
-        else:
-            self._chunks[before] += batch.body
-        after = self._chunks.pop(end, None)
-        if after is not None:
-            self._chunks[before] += after
+        before = self._ends.pop(start, start)
+        chunk = self._chunks.setdefault(before, bytearray())
+        chunk += batch.body
+        chunk += self._chunks.pop(end, b"")
         self._ends[before + len(self._chunks[before])] = before
         self.missing -= len(batch.body)
         return len(self._chunks) <= MOST_SPANS
 
-    def _is_free(self, start: int, end: int) -> bool:
-        """Whether nothing of it is here. There are few pieces."""
-        return all(end <= there or start >= there + len(chunk) for there, chunk in self._chunks.items())
-
     def _is_here(self, start: int, body: bytes) -> bool:
         """Whether it is only repeated."""
-        return any(
-            there <= start and chunk[start - there : start - there + len(body)] == body for there, chunk in self._chunks.items()
-        )
+        pieces = ((start - there, chunk) for there, chunk in self._chunks.items() if there <= start)
+        return any(chunk[at : at + len(body)] == body for at, chunk in pieces)
 
     def spans(self) -> list[tuple[int, int]]:
         """The parts of the message that are here, as (start, end), in order."""

@@ -6,18 +6,16 @@ The layer stands outermost, above :class:`~.fragmentation.Fragmentation`, at eve
 members place a view at the same point between whole messages, so the state of any member at that point, and everything
 after it, is all that a joiner needs. The group is not stopped for it: the joiner's protocol takes part like any other.
 
-**One donor, known from the view alone.** It is the first member of the view that is not new in it; where parts of a group came
-together, the first member of the first of them. (Those parts have states of their own, and none is given to them: they are
-reconciled by the application, which sees the parts in the view.) Joiner and donor find it
-independently, and no other member has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`) after the
-view and before whatever comes later. Each joiner of a view has a *transfer* of its own.
+**One donor, known from the view alone.** It is the first member of the view that is not new in it; where parts of a group merged,
+the first member of the first part. (Those parts have states of their own, which the application reconciles.) Joiner and donor
+find it independently, and no other member has anything to do. The donor's application is asked (:meth:`Keeper.state_wanted`)
+after the view and before whatever comes later. Each joiner of a view has a *transfer* of its own.
 
-**The joiner holds back.** Its first view passes at once; everything later is held in order until the state is complete,
-then comes :meth:`Keeper.state_arrived`, then what was held. A donor may itself still wait for its state. Then the view
-is among what it holds, and its application is asked when the view's turn comes: the cut is the same, only later. It waits for
-a member that joined before it, so processes never wait for each other in a circle. A process that asks to leave does so when its
-state is complete, because others may have delivered what it holds. (If another member closes the group first, what is held is
-dropped.)
+**The joiner holds back.** Its first view passes at once; everything later is held in order until the state is complete, then
+comes :meth:`Keeper.state_arrived`, then what was held. A donor may itself still wait for its state. Then the view is among what
+it holds, and its application is asked when the view's turn comes: the cut is the same, only later. It waits for a member that
+joined before it, so processes never wait for each other in a circle. A process that asks to leave does so when its state is
+complete, because others may have delivered what it holds. (If another member closes the group first, what is held is dropped.)
 
 **A process that forms a group needs no state**: it calls ``join`` with ``Form`` or ``Propose``, one that joins with ``Join``.
 
@@ -67,19 +65,13 @@ from ..core.model import (
 )
 from .state_parts import IncomingState, OutgoingState, StateAsk, StateLost, StatePart, StateWait
 
-STATE_LOST: Final = "state lost"
-"""The code of the reason for which a joiner halts that cannot get its state."""
+STATE_LOST: Final = "state lost"  # the code of the reason for which a joiner halts that cannot get its state
 
 _LAYER: Final = "state"
 _SLOWEST_RETRY: Final = 1 * SECOND
 _EQUAL_ACKNOWLEDGEMENTS: Final = 3
-LARGEST_STATE: Final = 1 << 34
-"""Bytes of the largest state that a joiner takes, with something for each chunk."""
-MOST_HELD: Final = 1 << 30
-"""Bytes of messages that a joiner holds back while it waits for its state."""
-
-
-# --- the application's side -----------------------------------------------------------------------------------------
+LARGEST_STATE: Final = 1 << 34  # bytes of the largest state that a joiner takes, with something for each chunk
+MOST_HELD: Final = 1 << 30  # bytes of messages that a joiner holds back while it waits for its state
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,11 +85,8 @@ class StateWanted:
 
 
 class Keeper(Protocol):
-    """The host's way to the application that has the state.
-
-    It is called from inside a turn and must not call back: like ``deliver`` and ``install``, each of these takes its place
-    in the outbox, among them and in their order.
-    """
+    """The host's way to the application that has the state. It is called from inside a turn and must not call back: like
+    ``deliver`` and ``install``, each call takes its place among the effects of the turn, in order."""
 
     def state_wanted(self, wanted: StateWanted) -> None:
         """A process joined. The host answers, in turns of its own and at any time, by ``put``, ``finish`` and ``fail``."""
@@ -112,15 +101,10 @@ class Keeper(Protocol):
         """The state at ``view``, in the chunks in which the donor's application wrote it."""
 
 
-# --- the layer ------------------------------------------------------------------------------------------------------
-
-
 class StateTransfer(Layer):
-    """Brings the application's state to joiners. See the module's docstring.
-
-    Besides an engine's entry points it has those of the donor's application: ``put``, ``finish`` and ``fail``, which the host
-    calls as turns, and ``has_room``, which only reads. Calls for a transfer that is over do nothing.
-    """
+    """Brings the application's state to joiners. See the module's docstring. Besides an engine's entry points it has those of the
+    donor's application: ``put``, ``finish`` and ``fail``, which the host calls as turns, and ``has_room``, which only reads.
+    Calls for a transfer that is over do nothing."""
 
     def __init__(
         self,
@@ -133,21 +117,17 @@ class StateTransfer(Layer):
         patience: int = 5 * SECOND,
     ) -> None:
         if window < 1 or retry < 1 or patience < retry:
-            raise ProtocolError(
-                f"state transfer with window {window}, retry {retry} and patience {patience}: "
-                "the window is at least 1 packet, patience at least retry, and both are positive"
-            )
+            given = f"state transfer with window {window}, retry {retry} and patience {patience}"
+            raise ProtocolError(f"{given}: the window is at least 1 packet, patience at least retry, and both are positive")
         self._keeper = keeper
         self._window = window
         self._retry = retry
         self._most_asks = patience // retry
-        self._views: dict[GroupId, int] = {}
-        """The groups that this process has entered, with the last view that was passed on (0: none yet)."""
+        self._views: dict[GroupId, int] = {}  # the last view passed on of each group that this process has entered (0: none yet)
         self._incoming: dict[GroupId, IncomingState] = {}
+        # Where our state came from, at which view, in how many parts: its donor may not know yet that we have it all.
         self._arrived: dict[GroupId, tuple[ProcessId, int, int]] = {}
-        """Where our state came from, at which view, in how many parts: its donor may not know yet that we have it all."""
-        self._lost: Reason | None = None
-        """Why this process is about to halt, when it has left the groups in ``_leaving``."""
+        self._lost: Reason | None = None  # why this process is about to halt, when it has left the groups in `_leaving`
         self._leaving: dict[GroupId, None] = {}
         self._outgoing: dict[int, OutgoingState] = {}
         self._transfers = 0
@@ -194,8 +174,7 @@ class StateTransfer(Layer):
                 self._give_up(incoming, f"{incoming.donor} is gone in view {view.number} of {view.group}")
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
-        incoming = self._incoming.get(group)
-        if incoming is not None:
+        if (incoming := self._incoming.get(group)) is not None:
             self._drop(incoming)
         self._arrived.pop(group, None)
         self._views.pop(group, None)
@@ -209,16 +188,14 @@ class StateTransfer(Layer):
 
     def refused(self, group: GroupId, reason: Reason) -> None:
         self._views.pop(group, None)
-        incoming = self._incoming.get(group)
-        if incoming is not None:
+        if (incoming := self._incoming.get(group)) is not None:
             self._drop(incoming)
         self.host.refused(group, reason)
 
     def renamed(self, group: GroupId, view: View, returned: Sequence[bytes] = ()) -> None:
         incoming = self._incoming.get(group)
         if group in self._leaving:
-            del self._leaving[group]
-            self._leaving[view.group] = None
+            self._leaving[view.group] = self._leaving.pop(group)
         if incoming is None:
             self._pass_on_name(group, view, returned)
         else:
@@ -232,7 +209,7 @@ class StateTransfer(Layer):
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         self._views[group] = 0
         if isinstance(how, Join) and how.role != SENDS:
-            self._incoming[group] = IncomingState(group)
+            self._incoming[group] = IncomingState(group, group)
         self.inner.join(group, how)
 
     def leave(self, group: GroupId) -> None:
@@ -249,11 +226,7 @@ class StateTransfer(Layer):
             incoming.end = incoming.end or end
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
-        handler = self._handlers.get(packet.__class__)
-        if handler is None:
-            self._receive_inside(source, packet)
-        else:
-            handler(source, packet)
+        self._handlers.get(packet.__class__, self._receive_inside)(source, packet)
 
     def expire(self, timer: Timer) -> None:
         # Three parts tell ours from PerGroup's (group, name), should a group be called like this layer.
@@ -265,20 +238,18 @@ class StateTransfer(Layer):
             self._send_again(timer[2])
 
     def waiting(self) -> Reason | None:
-        reason = self.inner.waiting()
+        reason = self.inner.waiting() or self._lost
         if reason is not None:
             return reason
-        if self._lost is not None:
-            return self._lost
         for group, incoming in self._incoming.items():
             if incoming.view is not None:
                 text = f"{self.me} waits for the state of {group} at view {incoming.view.number} from {incoming.donor}"
-                return Reason("state", text, {"group": group, "donor": incoming.donor, "bytes": incoming.bytes})
+                return Reason("state", text, {"group": group, "donor": incoming.donor, "bytes": incoming.size})
         for outgoing in self._outgoing.values():
             if outgoing.failure is None:
                 group, number = outgoing.view.group, outgoing.view.number
                 text = f"{self.me} gives {outgoing.joiner} the state of {group} at view {number}"
-                return Reason("state", text, {"group": group, "joiner": outgoing.joiner, "bytes": outgoing.bytes})
+                return Reason("state", text, {"group": group, "joiner": outgoing.joiner, "bytes": outgoing.size})
         return None
 
     # --- the donor's application ---
@@ -290,15 +261,13 @@ class StateTransfer(Layer):
 
     def put(self, transfer: int, chunk: bytes) -> None:
         """The next chunk of the state, of any size. It is taken even if there is no room."""
-        outgoing = self._open(transfer, "put")
-        if outgoing is not None:
+        if (outgoing := self._open(transfer, "put")) is not None:
             outgoing.put(chunk)
             self._send_parts(outgoing)
 
     def finish(self, transfer: int) -> None:
         """The state is complete; ``state_over`` follows when the joiner has it."""
-        outgoing = self._open(transfer, "finish")
-        if outgoing is not None:
+        if (outgoing := self._open(transfer, "finish")) is not None:
             outgoing.closed = True
             self._send_parts(outgoing)
 
@@ -309,12 +278,11 @@ class StateTransfer(Layer):
             outgoing.fail(text)
             self.host.cancel_timer(_again_timer(transfer))
             self._report_lost(outgoing, text)
-            self._answer_lost(outgoing.joiner, outgoing.view.group, outgoing.view.number, text)
+            self.host.send((outgoing.joiner,), StateLost(outgoing.view.group, outgoing.view.number, text))
 
     def abandon(self, group: GroupId, text: str) -> None:
         """The application does not wait for its state any more: the process leaves, as if the state were lost."""
-        incoming = self._incoming.get(group)
-        if incoming is not None and self._views.get(group):
+        if (incoming := self._incoming.get(group)) is not None and self._views.get(group):
             self._give_up(incoming, text)
         else:
             self.leave(group)
@@ -349,7 +317,7 @@ class StateTransfer(Layer):
 
     def _want(self, view: View, joiner: ProcessId) -> None:
         self._transfers += 1
-        self._outgoing[self._transfers] = OutgoingState(self._transfers, view, joiner, self._retry)
+        self._outgoing[self._transfers] = OutgoingState(self._transfers, view, view.group, joiner, self._retry)
         self.host.record("state", view.group, stage="wanted", at_view=view.number, joiner=joiner)
         self._keeper.state_wanted(StateWanted(self._transfers, view.group, view, joiner))
 
@@ -360,17 +328,17 @@ class StateTransfer(Layer):
             if self._views.get(group, number) < number:
                 self.host.send((source,), StateWait(group, number))
             else:
-                self._answer_lost(source, group, number, f"{self.me} has no state for {source} at view {number} of {group}")
+                text = f"{self.me} has no state for {source} at view {number} of {group}"
+                self.host.send((source,), StateLost(group, number, text))
         elif outgoing.failure is not None:
-            self._answer_lost(source, group, number, outgoing.failure)
+            self.host.send((source,), StateLost(group, number, outgoing.failure))
         else:
             self._go_on(outgoing, packet.received)
 
     def _find(self, group: GroupId, number: int, joiner: ProcessId) -> OutgoingState | None:
-        for outgoing in self._outgoing.values():
-            if outgoing.joiner == joiner and outgoing.view.number == number and outgoing.view.group == group:
-                return outgoing
-        return None
+        wanted = (joiner, number, group)
+        transfers = self._outgoing.values()
+        return next((each for each in transfers if (each.joiner, each.view.number, each.view.group) == wanted), None)
 
     def _go_on(self, outgoing: OutgoingState, received: int) -> None:
         """The joiner has so much: send what it lacks."""
@@ -382,7 +350,9 @@ class StateTransfer(Layer):
         elif outgoing.equal_acknowledgements == _EQUAL_ACKNOWLEDGEMENTS:
             self.host.send((outgoing.joiner,), next(iter(outgoing.under_way.values())))
         if outgoing.is_done:
-            self._done(outgoing)
+            del self._outgoing[outgoing.transfer]
+            self._record_end(outgoing, "given")
+            self._keeper.state_over(outgoing.transfer, None)
             return
         self._send_parts(outgoing)
         if not had_room and self.has_room(outgoing.transfer):
@@ -410,17 +380,9 @@ class StateTransfer(Layer):
         outgoing.delay = min(2 * outgoing.delay, max(_SLOWEST_RETRY, self._retry))
         self.host.set_timer(_again_timer(transfer), self.host.now + outgoing.delay)
 
-    def _done(self, outgoing: OutgoingState) -> None:
-        del self._outgoing[outgoing.transfer]
-        self.host.record(
-            "state",
-            outgoing.view.group,
-            stage="given",
-            at_view=outgoing.view.number,
-            joiner=outgoing.joiner,
-            bytes=outgoing.bytes,
-        )
-        self._keeper.state_over(outgoing.transfer, None)
+    def _record_end(self, outgoing: OutgoingState, stage: str, **text: str) -> None:
+        view, joiner = outgoing.view, outgoing.joiner
+        self.host.record("state", view.group, stage=stage, at_view=view.number, joiner=joiner, bytes=outgoing.size, **text)
 
     def _forget(self, outgoing: OutgoingState, text: str) -> None:
         del self._outgoing[outgoing.transfer]
@@ -429,19 +391,8 @@ class StateTransfer(Layer):
             self._report_lost(outgoing, text)
 
     def _report_lost(self, outgoing: OutgoingState, text: str) -> None:
-        self.host.record(
-            "state",
-            outgoing.view.group,
-            stage="lost",
-            at_view=outgoing.view.number,
-            joiner=outgoing.joiner,
-            bytes=outgoing.bytes,
-            text=text,
-        )
+        self._record_end(outgoing, "lost", text=text)
         self._keeper.state_over(outgoing.transfer, Reason(STATE_LOST, text, {"joiner": outgoing.joiner}))
-
-    def _answer_lost(self, joiner: ProcessId, group: GroupId, number: int, text: str) -> None:
-        self.host.send((joiner,), StateLost(group, number, text))
 
     # --- the joiner ---
 
@@ -461,8 +412,7 @@ class StateTransfer(Layer):
         self.host.send((incoming.donor,), StateAsk(incoming.group, incoming.number, incoming.received))
 
     def _ask_again(self, group: GroupId) -> None:
-        incoming = self._incoming.get(group)
-        if incoming is None:
+        if (incoming := self._incoming.get(group)) is None:
             return
         if incoming.lost:
             self._leave_all(incoming.name)
@@ -486,7 +436,7 @@ class StateTransfer(Layer):
         incoming = self._from_donor(source, packet.group, packet.view)
         if incoming is not None:
             incoming.accept(packet)
-            if incoming.bytes + incoming.pieces * PACK_OVERHEAD > LARGEST_STATE:
+            if incoming.size + incoming.pieces * PACK_OVERHEAD > LARGEST_STATE:
                 self._give_up(incoming, f"it has more than {LARGEST_STATE} bytes")
                 return
             self._ask(incoming)
@@ -499,25 +449,17 @@ class StateTransfer(Layer):
         self._from_donor(source, packet.group, packet.view)
 
     def _on_lost(self, source: ProcessId, packet: StateLost) -> None:
-        incoming = self._from_donor(source, packet.group, packet.view)
-        if incoming is not None:
+        if (incoming := self._from_donor(source, packet.group, packet.view)) is not None:
             self._give_up(incoming, f"{source} could not give it: {packet.text}")
 
     def _complete(self, incoming: IncomingState) -> None:
-        group = incoming.group
+        group, donor, number = incoming.group, incoming.donor, incoming.number
         assert incoming.view is not None
         self._drop(incoming)
-        self._arrived[group] = incoming.donor, incoming.number, incoming.received
-        self.host.record(
-            "state",
-            group,
-            stage="arrived",
-            at_view=incoming.number,
-            donor=incoming.donor,
-            bytes=incoming.bytes,
-            held=len(incoming.held),
-        )
-        self._keeper.state_arrived(group, incoming.view, incoming.donor, incoming.chunks)
+        self._arrived[group] = donor, number, incoming.received
+        more = {"bytes": incoming.size, "held": len(incoming.held)}
+        self.host.record("state", group, stage="arrived", at_view=number, donor=donor, **more)
+        self._keeper.state_arrived(group, incoming.view, donor, incoming.chunks)
         for call, arguments in incoming.held:
             call(*arguments)
         if incoming.end is not None:
@@ -532,11 +474,10 @@ class StateTransfer(Layer):
         """What was held means nothing without the state. The protocol may be calling us: it is called when it does not."""
         if incoming.lost:
             return
-        group, number = incoming.group, incoming.number
+        group, number, more = incoming.group, incoming.number, {"donor": incoming.donor, "bytes": incoming.size}
         text = f"{self.me} cannot get the state of {group} at view {number}: {text}; join again"
-        evidence = {"group": group, "view": number, "donor": incoming.donor, "bytes": incoming.bytes}
-        self.host.record("state", group, stage="lost", at_view=number, donor=incoming.donor, bytes=incoming.bytes, text=text)
-        self._lost = self._lost or Reason(STATE_LOST, text, evidence)
+        self.host.record("state", group, stage="lost", at_view=number, **more, text=text)
+        self._lost = self._lost or Reason(STATE_LOST, text, {"group": group, "view": number, **more})
         self._leaving[incoming.name] = None
         incoming.lost = True
         incoming.held.clear()
@@ -545,8 +486,7 @@ class StateTransfer(Layer):
     def _leave_all(self, lost: GroupId) -> None:
         """Leaves the group whose state is lost at once, and the others if that has not been done."""
         self.inner.leave(lost)
-        names = [self._incoming[group].name if group in self._incoming else group for group in self._views]
-        for group in names:
+        for group in [self._incoming[group].name if group in self._incoming else group for group in self._views]:
             if group not in self._leaving:
                 self._leaving[group] = None
                 self.leave(group)

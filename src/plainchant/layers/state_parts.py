@@ -7,14 +7,14 @@ Neither sends anything: the layer (:mod:`.state`) does.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from ..core.model import PACK_OVERHEAD, GroupId, Number, Packet, ProcessId, View
 
-AHEAD: Final = 1024
-"""Parts this far beyond a gap are not kept: no donor has that many under way."""
+AHEAD: Final = 1024  # parts this far beyond a gap are not kept: no donor has that many under way
 
 
 class StateAsk(Packet, frozen=True, array_like=True, gc=False, tag=110):
@@ -55,52 +55,26 @@ STATE_PACKETS: Final[tuple[type[Packet], ...]] = (StateAsk, StatePart, StateWait
 """What a host's codec must know besides the protocol's packets."""
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class IncomingState:
     """The state that a joiner waits for, and what it holds back meanwhile. ``view`` is None before its first view."""
 
-    __slots__ = (
-        "_later",
-        "_pieces",
-        "bytes",
-        "chunks",
-        "donor",
-        "end",
-        "group",
-        "held",
-        "held_bytes",
-        "is_complete",
-        "lost",
-        "name",
-        "pieces",
-        "received",
-        "unanswered",
-        "view",
-    )
-
-    def __init__(self, group: GroupId) -> None:
-        self.group = group
-        """The group's name in the packets of donor and joiner."""
-        self.name = group
-        """The group's name now."""
-        self.view: View | None = None
-        self.donor: ProcessId = ""
-        self.received = 0
-        """All parts up to this one are here."""
-        self.chunks: list[bytes] = []
-        self.bytes = 0
-        self.is_complete = False
-        self.unanswered = 0
-        """Expiries of the timer since the donor was heard."""
-        self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self.held_bytes = 0
-        self.pieces = 0
-        """Number of pieces received."""
-        self.end: Callable[[GroupId], None] | None = None
-        """What to do when the state is complete: leave the group, or close it."""
-        self.lost = False
-        """The state is lost: this process is leaving the group."""
-        self._later: dict[int, StatePart] = {}
-        self._pieces: list[bytes] = []
+    group: GroupId  # the group's name in the packets of donor and joiner
+    name: GroupId  # the group's name now
+    view: View | None = None
+    donor: ProcessId = ""
+    received: int = 0  # all parts up to this one are here
+    chunks: list[bytes] = dataclasses.field(default_factory=list)
+    size: int = 0
+    is_complete: bool = False
+    unanswered: int = 0  # expiries of the timer since the donor was heard
+    held: list[tuple[Callable[..., None], tuple[Any, ...]]] = dataclasses.field(default_factory=list)
+    held_bytes: int = 0
+    pieces: int = 0  # number of pieces received
+    end: Callable[[GroupId], None] | None = None  # what to do when the state is complete: leave the group, or close it
+    lost: bool = False  # the state is lost: this process is leaving the group
+    _later: dict[int, StatePart] = dataclasses.field(default_factory=dict)
+    _pieces: list[bytes] = dataclasses.field(default_factory=list)
 
     @property
     def number(self) -> int:
@@ -122,7 +96,7 @@ class IncomingState:
         last = len(part.pieces) - 1
         for place, piece in enumerate(part.pieces):
             self._pieces.append(piece)
-            self.bytes += len(piece)
+            self.size += len(piece)
             self.pieces += 1
             if place < last or not part.continued:
                 self.chunks.append(b"".join(self._pieces))
@@ -130,52 +104,27 @@ class IncomingState:
         self.is_complete = part.last
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class OutgoingState:
     """A transfer at its donor: chunks that are not sent, and parts that are not acknowledged."""
 
-    __slots__ = (
-        "_chunks",
-        "_made",
-        "_made_last",
-        "_offset",
-        "asked",
-        "backlog",
-        "bytes",
-        "closed",
-        "delay",
-        "equal_acknowledgements",
-        "failure",
-        "joiner",
-        "name",
-        "timed",
-        "transfer",
-        "under_way",
-        "view",
-    )
-
-    def __init__(self, transfer: int, view: View, joiner: ProcessId, delay: int) -> None:
-        self.transfer = transfer
-        self.view = view
-        self.name = view.group
-        """The group's name now."""
-        self.joiner = joiner
-        self.asked = False
-        """Whether the joiner has its view: before that it cannot take parts."""
-        self.closed = False
-        self.failure: str | None = None
-        self.bytes = 0
-        self.backlog = 0
-        """Bytes that the joiner does not have yet, with something for each chunk."""
-        self.under_way: dict[int, StatePart] = {}
-        self.equal_acknowledgements = 0
-        self.delay = delay
-        self.timed = False
-        """Whether the timer runs."""
-        self._chunks: deque[bytes] = deque()
-        self._offset = 0
-        """Where the unsent rest of the first chunk begins."""
-        self._made = 0
-        self._made_last = False
+    transfer: int
+    view: View
+    name: GroupId  # the group's name now
+    joiner: ProcessId
+    delay: int
+    asked: bool = False  # whether the joiner has its view: before that it cannot take parts
+    closed: bool = False
+    failure: str | None = None
+    size: int = 0
+    backlog: int = 0  # bytes that the joiner does not have yet, with something for each chunk
+    under_way: dict[int, StatePart] = dataclasses.field(default_factory=dict)
+    equal_acknowledgements: int = 0
+    timed: bool = False  # whether the timer runs
+    _chunks: deque[bytes] = dataclasses.field(default_factory=deque)
+    _offset: int = 0  # where the unsent rest of the first chunk begins
+    _made: int = 0
+    _made_last: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -187,7 +136,7 @@ class OutgoingState:
 
     def put(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
-        self.bytes += len(chunk)
+        self.size += len(chunk)
         self.backlog += len(chunk) + PACK_OVERHEAD
 
     def fail(self, text: str) -> None:

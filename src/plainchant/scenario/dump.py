@@ -13,18 +13,21 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..core.model import Declared, Duration, declarations, format_duration
+from ..core.model import Declared, Duration, format_duration
 from ..protocols import registry
 from .check import fault_keys
 from .model import Delay, Fault, LinkOverride, Scenario
-from .read import hints
+from .read import declared_types
 
+_TOP = ("protocol", "name", "about", "seed", "duration", "drain", "members", "later", "verify", "expect")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dump(scenario: Scenario) -> str:
     """The scenario as TOML text."""
-    parts = [_top(scenario), _groups(scenario), _parameters(scenario), _network(scenario)]
+    top = _pairs(scenario, _TOP) + ("" if scenario.workload else "workload = []\n")
+    groups = "".join(f"{_key(name)} = {_value(members)}\n" for name, members in scenario.groups.items())
+    parts = [top, "[groups]\n" + groups, _parameters(scenario), _network(scenario)]
     if registry.describe(scenario.protocol).placement.memory is not None:
         parts.append(_table("[memory]", scenario.memory, _keys(scenario.memory)))
     parts += [_table("[[workload]]", workload, _all_but_zero(workload)) for workload in scenario.workload]
@@ -34,47 +37,26 @@ def dump(scenario: Scenario) -> str:
     return "\n".join(parts)
 
 
-def _top(scenario: Scenario) -> str:
-    simple = ("protocol", "name", "about", "seed", "duration", "drain", "members", "later", "verify", "expect")
-    text = _pairs(scenario, simple)
-    return text if scenario.workload else text + "workload = []\n"
-
-
-def _groups(scenario: Scenario) -> str:
-    rows = [f"{_key(name)} = {_value(members)}\n" for name, members in scenario.groups.items()]
-    return "[groups]\n" + "".join(rows)
-
-
 def _parameters(scenario: Scenario) -> str:
-    cls = registry.describe(scenario.protocol).parameters
-    declared = {field.name: declaration for field, declaration in declarations(cls)}
-    rows = [
-        f"{_key(name)} = {_typed(hints(cls).get(name), declared.get(name), value)}\n"
-        for name, value in scenario.parameters.items()
-    ]
-    return "[parameters]\n" + "".join(rows)
+    types, declared = declared_types(registry.describe(scenario.protocol).parameters)
+    values = {name: _typed(types.get(name), declared.get(name), value) for name, value in scenario.parameters.items()}
+    return "[parameters]\n" + "".join(f"{_key(name)} = {value}\n" for name, value in values.items())
 
 
 def _network(scenario: Scenario) -> str:
     network = scenario.network
     text = _table("[network]", network, [key for key in _keys(network) if key != "link"])
-    return text + "".join("\n" + _table("[[network.link]]", link, _link_keys(link)) for link in network.link)
-
-
-# --- which keys -------------------------------------------------------------------------------------------------------
+    keys = dict.fromkeys(("source", "target", *_keys(LinkOverride())))
+    return text + "".join("\n" + _table("[[network.link]]", link, keys) for link in network.link)
 
 
 def _keys(item: Any) -> list[str]:
-    return [field.name for field, _ in declarations(type(item))]
+    return list(declared_types(type(item))[1])
 
 
 def _all_but_zero(item: Any) -> list[str]:
     """In a workload zero means "no limit", which a file says by leaving the key out."""
     return [key for key in _keys(item) if getattr(item, key) or isinstance(getattr(item, key), str)]
-
-
-def _link_keys(link: LinkOverride) -> list[str]:
-    return ["source", "target", *(key for key in _keys(link) if key not in ("source", "target"))]
 
 
 def _fault_keys(fault: Fault) -> list[str]:
@@ -85,16 +67,12 @@ def _fault_keys(fault: Fault) -> list[str]:
     return [key for key in given if key != "at" or not fault.after_events]
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
-
-
 def _table(header: str, item: Any, keys: Iterable[str]) -> str:
     return f"{header}\n{_pairs(item, keys)}"
 
 
 def _pairs(item: Any, keys: Iterable[str]) -> str:
-    types = hints(type(item))
-    declared = {field.name: declaration for field, declaration in declarations(type(item))}
+    types, declared = declared_types(type(item))
     return "".join(f"{key} = {_typed(types[key], declared[key], getattr(item, key))}\n" for key in keys)
 
 

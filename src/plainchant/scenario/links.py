@@ -15,18 +15,15 @@ from typing import Final, NamedTuple
 from ..core.model import SECOND
 from .model import Delay, Fault, Link, Network
 
-HELD_BACK: Final = 4
-"""A reordered packet is held back by up to this many times its delay."""
-_MAX_FLIPPED: Final = 3
-"""Bits that differ in a damaged packet."""
+HELD_BACK: Final = 4  # a reordered packet is held back by up to this many times its delay
+_MAX_FLIPPED: Final = 3  # bits that differ in a damaged packet
 
 
 class Effect(NamedTuple):
     """What the faults on one direction of a link amount to."""
 
     blocked: bool
-    added: int
-    """Delay that is added, ns."""
+    added: int  # delay that is added, ns
     loss: float
 
 

@@ -15,17 +15,18 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-from ..core.model import ScenarioError, UsageError, declarations
+from ..core.model import ScenarioError, UsageError
 from ..protocols import registry
 from .check import check
 from .locate import Path, split_key
 from .model import Link, Network, Scenario, Workload, groups_ever
-from .read import Reader, dotted, hints
+from .read import Reader, declared_types, dotted
 
 DEFAULT_GROUP: Final = "g"
 DEFAULT_WORKLOAD: Final = Workload(rate=100.0)
 """Without any ``[[workload]]`` every member sends at this rate; ``workload = []`` is a run without messages."""
 
+_ARRAYS: Final = (("workload",), ("clock",), ("fault",), ("network", "link"))
 _NAME: Final = re.compile(r"[\w.-]+")
 _MOST_MEMBERS: Final = 10_000
 
@@ -58,16 +59,16 @@ def parse(text: str, filename: str = "scenario", overrides: Sequence[str] = ()) 
     options: dict[Path, str] = {}
     for override in overrides:
         apply_option(document, override, options)
-    reader = Reader(text, filename, options)
-    scenario = _Assembly(reader, document).scenario(FilePath(filename).stem)
-    check(scenario, document, reader, registry.describe(scenario.protocol))
-    return scenario
+    return _assembled(document, Reader(text, filename, options), FilePath(filename).stem)
 
 
 def build(document: dict[str, Any], name: str) -> Scenario:
     """A scenario from a document of a program's own, of the form that a file has; ``name`` is for messages."""
-    reader = Reader("", name, {})
-    scenario = _Assembly(reader, document).scenario(name)
+    return _assembled(document, Reader("", name, {}), name)
+
+
+def _assembled(document: dict[str, Any], reader: Reader, stem: str) -> Scenario:
+    scenario = _Assembly(reader, document).scenario(stem)
     check(scenario, document, reader, registry.describe(scenario.protocol))
     return scenario
 
@@ -83,9 +84,6 @@ def parse_document(text: str, filename: str, what: str = "scenario") -> dict[str
         raise ScenarioError(f"{filename}:{line}: this is not TOML: {problem}") from None
     except (ValueError, RecursionError):
         raise ScenarioError(f"{filename}: this is not a {what}: a number or a nesting in it is far too large") from None
-
-
-# --- --set ----------------------------------------------------------------------------------------------------------
 
 
 def apply_option(
@@ -126,41 +124,35 @@ def _option_value(raw: str) -> Any:
 
 
 def _step(place: Any, path: Path, key: str, option: str) -> tuple[Any, Path]:
-    if isinstance(place, list):
-        number = _element(place, path, key, option)
-        if number == len(place):
-            place.append({})
-        return place[number], (*path, number)
-    if not isinstance(place, dict):
-        raise ScenarioError(f"{option}: {dotted(path)} is a single value here and has nothing inside to set")
-    return place.setdefault(key, [] if _is_array((*path, key)) else {}), (*path, key)
+    inside = _inside(place, path, key, option)
+    if isinstance(place, dict):
+        return place.setdefault(key, [] if inside in _ARRAYS else {}), inside
+    number = inside[-1]
+    if number == len(place):
+        place.append({})
+    return place[number], inside
 
 
 def _assign(place: Any, path: Path, key: str, value: Any, option: str) -> Path:
-    if isinstance(place, list):
-        number = _element(place, path, key, option)
-        place[number : number + 1] = [value]
-        return (*path, number)
-    if not isinstance(place, dict):
+    inside = _inside(place, path, key, option)
+    if isinstance(place, dict):
+        place[key] = value
+    else:
+        place[int(key) : int(key) + 1] = [value]
+    return inside
+
+
+def _inside(place: Any, path: Path, key: str, option: str) -> Path:
+    """The path of a table's key or an array's element; the element after the last is a new one."""
+    if isinstance(place, dict):
+        return (*path, key)
+    if not isinstance(place, list):
         raise ScenarioError(f"{option}: {dotted(path)} is a single value here and has nothing inside to set")
-    place[key] = value
-    return (*path, key)
-
-
-def _element(place: list[Any], path: Path, key: str, option: str) -> int:
-    """The number of an array element; the one after the last makes a new element."""
     if not key.isdecimal():
         raise ScenarioError(f"{option}: {dotted(path)} is a list; name one of its elements by number: {dotted(path)}.0")
     if int(key) > len(place):
         raise ScenarioError(f"{option}: {dotted(path)} has {len(place)} elements, counted from 0")
-    return int(key)
-
-
-def _is_array(path: Path) -> bool:
-    return path in (("workload",), ("clock",), ("fault",), ("network", "link"))
-
-
-# --- putting a scenario together --------------------------------------------------------------------------------------
+    return (*path, int(key))
 
 
 class _Assembly:
@@ -171,15 +163,14 @@ class _Assembly:
         self._document = document
 
     def scenario(self, stem: str) -> Scenario:
-        declared = {field.name: declaration for field, declaration in declarations(Scenario)}
+        types, declared = declared_types(Scenario)
         self._no_parameters_at_the_top(declared)
         self._reader.table(self._document, (), declared, "in a scenario")
         description = self._protocol()
-        own = ("members", "later", "groups", "parameters")
         values = {
-            key: self._reader.value(hints(Scenario)[key], declared[key], given, (key,))
+            key: self._reader.value(types[key], declared[key], given, (key,))
             for key, given in self._document.items()
-            if key not in own
+            if key not in ("members", "later", "groups", "parameters")
         }
         if "network" in values:
             values["network"] = self._inherit(values["network"])
@@ -201,7 +192,7 @@ class _Assembly:
         name = self._document.get("protocol")
         if not misplaced or not isinstance(name, str) or name not in registry.protocols():
             return
-        parameters = [field.name for field, _ in declarations(registry.describe(name).parameters)]
+        _, parameters = declared_types(registry.describe(name).parameters)
         for key in misplaced:
             if key in parameters:
                 self._reader.fail((key,), f'"{key}" is a parameter of {name}; write it below [parameters]')
@@ -209,11 +200,8 @@ class _Assembly:
     def _protocol(self) -> registry.Description:
         name = self._document.get("protocol")
         if name is None:
-            self._reader.fail(
-                (),
-                f'protocol is missing: write protocol = "{next(iter(registry.protocols()))}" at the top '
-                f"(`plainchant protocols` lists them)",
-            )
+            example = f'write protocol = "{next(iter(registry.protocols()))}" at the top (`plainchant protocols` lists them)'
+            self._reader.fail((), f"protocol is missing: {example}")
         if not isinstance(name, str):
             self._reader.fail(("protocol",), f"protocol must be a name in quotes, one of: {', '.join(registry.protocols())}")
         try:
@@ -226,21 +214,18 @@ class _Assembly:
         written = self._document["network"].get("link", [])
         links = []
         for link, table in zip(network.link, written, strict=True):
-            left_out = [field.name for field, _ in declarations(Link) if field.name not in table]
-            links.append(dataclasses.replace(link, **{key: getattr(network, key) for key in left_out}))
+            left_out = {key: getattr(network, key) for key in declared_types(Link)[1] if key not in table}
+            links.append(dataclasses.replace(link, **left_out))
         return dataclasses.replace(network, link=tuple(links))
 
     def _parameters(self, description: registry.Description) -> dict[str, Any]:
-        cls = description.parameters
-        path = ("parameters",)
-        given = self._reader.fields(
-            cls, self._document.get("parameters", {}), path, f"among the parameters of {description.name}"
-        )
+        cls, table, path = description.parameters, self._document.get("parameters", {}), ("parameters",)
+        given = self._reader.fields(cls, table, path, f"among the parameters of {description.name}")
         try:
             complete = cls(**given)
         except UsageError as error:
             self._reader.fail(path, str(error))
-        return {field.name: getattr(complete, field.name) for field, _ in declarations(cls)}
+        return {name: getattr(complete, name) for name in declared_types(cls)[1]}
 
     def _groups(self) -> dict[str, tuple[str, ...]]:
         table = self._document.get("groups", {})
@@ -251,9 +236,8 @@ class _Assembly:
             self._checked_name(name, ("groups", name))
             groups[name] = self._names(given, ("groups", name))
             if len(groups[name]) < 2:
-                self._reader.fail(
-                    ("groups", name), f"group {name} has {len(groups[name]) or 'no'} member; a group needs at least two"
-                )
+                problem = f"group {name} has {len(groups[name]) or 'no'} member; a group needs at least two"
+                self._reader.fail(("groups", name), problem)
         return groups
 
     def _members(self, groups: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

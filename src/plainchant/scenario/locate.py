@@ -10,8 +10,7 @@ from __future__ import annotations
 import tomllib
 from typing import Final, TypeAlias
 
-Path: TypeAlias = tuple[str | int, ...]
-"""The way to a value: keys of tables and numbers of array elements."""
+Path: TypeAlias = tuple[str | int, ...]  # the way to a value: keys of tables and numbers of array elements
 
 _SPACE: Final = " \t\r\n"
 
@@ -31,9 +30,8 @@ def split_key(text: str) -> tuple[str, ...]:
     >>> split_key("network.loss")
     ('network', 'loss')
     """
-    document = tomllib.loads(f"{text} = 0")
     parts: list[str] = []
-    value: object = document
+    value: object = tomllib.loads(f"{text} = 0")
     while isinstance(value, dict):
         key, value = next(iter(value.items()))
         parts.append(key)
@@ -47,8 +45,7 @@ class _Walk:
         self.text = text
         self.at = 0
         self.found: dict[Path, int] = {}
-        self.arrays: dict[Path, int] = {}
-        """Number of the last element of each array of tables."""
+        self.arrays: dict[Path, int] = {}  # number of the last element of each array of tables
 
     def document(self) -> dict[Path, int]:
         table: Path = ()

@@ -13,6 +13,21 @@ from typing import Any, Final, Literal
 
 from ..core.model import MS, SECOND, Duration, parameter
 
+_MOST_FAULTS: Final = 1000  # of a kind per second: the schedule is drawn before the run; a mistyped rate must not fill the memory
+
+
+def _duration(about: str, default: int = 0) -> Any:
+    return parameter(Duration(default), about, unit="duration", minimum=0)
+
+
+def _share(about: str, default: float = 0.0) -> Any:
+    return parameter(default, about, minimum=0, maximum=1)
+
+
+def _per_second(about: str) -> Any:
+    """A rate of random faults."""
+    return parameter(0.0, about, unit="1/s", minimum=0, maximum=_MOST_FAULTS)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delay:
@@ -20,10 +35,8 @@ class Delay:
     ``{exponential = "2ms", minimum = "1ms"}`` (mean of the exponential part, added to the minimum)."""
 
     kind: Literal["constant", "uniform", "exponential"] = parameter("constant", "shape of the distribution")
-    low: Duration = parameter(Duration(1 * MS), "the constant, the smallest value, or the minimum", unit="duration", minimum=0)
-    high: Duration = parameter(
-        Duration(0), "the largest value (uniform) or the mean above the minimum (exponential)", unit="duration", minimum=0
-    )
+    low: Duration = _duration("the constant, the smallest value, or the minimum", 1 * MS)
+    high: Duration = _duration("the largest value (uniform) or the mean above the minimum (exponential)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,14 +44,10 @@ class Link:
     """What one direction of one connection does to packets. Rates are probabilities per packet and destination."""
 
     delay: Delay = parameter(factory=Delay, about="time under way")
-    loss: float = parameter(0.0, "share of packets lost", minimum=0, maximum=1)
-    duplicate: float = parameter(0.0, "share of packets that arrive twice", minimum=0, maximum=1)
-    reorder: float = parameter(
-        0.0, "share of packets held back by up to four times the delay, so that later ones overtake", minimum=0, maximum=1
-    )
-    corrupt: float = parameter(
-        0.0, "share of packets with flipped bits (the checksum finds it; the packet is dropped)", minimum=0, maximum=1
-    )
+    loss: float = _share("share of packets lost")
+    duplicate: float = _share("share of packets that arrive twice")
+    reorder: float = _share("share of packets held back by up to four times the delay, so that later ones overtake")
+    corrupt: float = _share("share of packets with flipped bits (the checksum finds it; the packet is dropped)")
     bandwidth: int = parameter(0, "bits per second of the link; 0 is unlimited", unit="bit/s", minimum=0)
 
 
@@ -56,11 +65,8 @@ class Network(Link):
 
     broadcast: bool = parameter(True, "a packet to many is one packet on the wire (hardware broadcast), not one each")
     shared: bool = parameter(False, "one medium for all, as 1989's Ethernet: packets queue for it (needs bandwidth)")
-    slot: Duration = parameter(
-        Duration(0),
-        "shared medium: stations that wait for it collide and lose slots of this length (51.2us on an Ethernet); 0: they queue",
-        unit="duration",
-        minimum=0,
+    slot: Duration = _duration(
+        "shared medium: stations that wait for it collide and lose slots of this length (51.2us on an Ethernet); 0: they queue"
     )
     outgoing: int = parameter(
         0,
@@ -71,8 +77,8 @@ class Network(Link):
     minimum_frame: int = parameter(
         0, "a packet on the wire has at least so many bytes (64 on an Ethernet)", unit="bytes", minimum=0
     )
-    send_cost: Duration = parameter(Duration(0), "processor time to send a packet", unit="duration", minimum=0)
-    receive_cost: Duration = parameter(Duration(0), "processor time to receive a packet", unit="duration", minimum=0)
+    send_cost: Duration = _duration("processor time to send a packet")
+    receive_cost: Duration = _duration("processor time to receive a packet")
     machines: tuple[tuple[str, ...], ...] = parameter(
         (), "processes that share a processor, machine by machine; who is on none has a processor of its own"
     )
@@ -92,17 +98,11 @@ class Memory:
         choices=("uniform", "max", "min", "extremes"),
     )
     share: float = parameter(1.0, "the longest duration, as a share of the bound; above 1: bounds are exceeded", minimum=0)
-    service: Duration = parameter(
-        Duration(0),
-        "a module does one operation at a time, and each takes it for so long; others wait; 0: nobody waits",
-        unit="duration",
-        minimum=0,
+    service: Duration = _duration(
+        "a module does one operation at a time, and each takes it for so long; others wait; 0: nobody waits"
     )
-    detection: Duration = parameter(
-        Duration(10 * MS),
-        "how long after a crash the process membership service tells the others, unless one of them reports it before",
-        unit="duration",
-        minimum=0,
+    detection: Duration = _duration(
+        "how long after a crash the process membership service tells the others, unless one of them reports it before", 10 * MS
     )
     operations: bool = parameter(False, "write every operation into the trace, when it is over")
 
@@ -118,21 +118,13 @@ class Workload:
     closed: int = parameter(0, "closed loop: so many messages of a sender under way; 0: open loop", minimum=0)
     burst: int = parameter(1, "messages handed over at once", minimum=1)
     size: int = parameter(32, "bytes of a message", unit="bytes", minimum=0, maximum=64 * 1024 * 1024)
-    cost: Duration = parameter(
-        Duration(0),
-        "time that its sender's processor spends on a message before the protocol gets it",
-        unit="duration",
-        minimum=0,
-    )
+    cost: Duration = _duration("time that its sender's processor spends on a message before the protocol gets it")
     count: int = parameter(0, "messages a sender sends in all; 0: until the scenario ends", minimum=0)
-    start: Duration = parameter(Duration(0), "when sending begins", unit="duration", minimum=0)
-    stop: Duration = parameter(Duration(0), "when sending ends; 0: at the end of the scenario", unit="duration", minimum=0)
-    deadline: Duration = parameter(
-        Duration(0),
+    start: Duration = _duration("when sending begins")
+    stop: Duration = _duration("when sending ends; 0: at the end of the scenario")
+    deadline: Duration = _duration(
         "open loop: a message is delivered within so long or not sent at all: a sender asks for a stream (regular) or for every "
-        "message (poisson) to be admitted; 0: no deadline",
-        unit="duration",
-        minimum=0,
+        "message (poisson) to be admitted; 0: no deadline"
     )
 
 
@@ -171,8 +163,7 @@ FAULTS = {
     "busy": "the process gets only a share of a processor for `length`: it is stopped, in turns, for `rate` of the time",
     "disk": "the disk that the process records on is full, but for `room` bytes; it halts when it can record nothing more",
 }
-SLICE: Final = 20 * MS
-"""A process that is busy is stopped, and goes on, once in such a time."""
+SLICE: Final = 20 * MS  # a process that is busy is stopped, and goes on, once in such a time
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -180,31 +171,24 @@ class Fault:
     """One thing that goes wrong: ``[[fault]]``."""
 
     kind: str = parameter("", "what happens", choices=tuple(FAULTS))
-    at: Duration = parameter(Duration(0), "when it happens", unit="duration", minimum=0)
+    at: Duration = _duration("when it happens")
     process: str = parameter("", "the process it happens to")
     group: str = parameter("", "the group it concerns; empty (join, leave, refuse): all of the process's groups")
     members: tuple[str, ...] = parameter((), "form: to whom the group is proposed")
     name: str = parameter("", "rename: the group's new name")
     after_events: int = parameter(0, "crash: not at a time, but when the process has handled so many events", minimum=0)
     mid_broadcast: bool = parameter(False, "crash: during its next packet to several processes, which only some of them get")
-    length: Duration = parameter(
-        Duration(0),
-        "how long it lasts (pause, partition, cut, clog, loss, lan, slow, sluggish, busy); 0: until healed",
-        unit="duration",
-        minimum=0,
+    length: Duration = _duration(
+        "how long it lasts (pause, partition, cut, clog, loss, lan, slow, sluggish, busy); 0: until healed"
     )
     parts: tuple[tuple[str, ...], ...] = parameter((), "partition: the parts, as lists of processes; who is in none is alone")
     source: str = parameter("", "cut, clog, loss, omit: where packets come from; empty: any")
     target: str = parameter("", "cut, clog, loss: where packets go to; empty: any")
-    delay: Duration = parameter(Duration(0), "clog, slow: added delay", unit="duration", minimum=0)
-    rate: float = parameter(
-        0.0, "loss: share of packets lost; busy: share of the time in which it is stopped", minimum=0, maximum=1
-    )
+    delay: Duration = _duration("clog, slow: added delay")
+    rate: float = _share("loss: share of packets lost; busy: share of the time in which it is stopped")
     packet: str = parameter("", "omit: the kind of packet, one of the protocol's; empty: any")
     count: int = parameter(
-        1,
-        "omit: packets that are dropped; sluggish: so many messages of a group wait when the protocol is told of it",
-        minimum=1,
+        1, "omit: packets that are dropped; sluggish: so many messages of a group wait when the protocol is told of it", minimum=1
     )
     offset: int = parameter(0, "step: how far the clock jumps (may be negative)", unit="duration")
     module: int = parameter(0, "module: which one, counted from 1", minimum=0)
@@ -214,64 +198,40 @@ class Fault:
     room: int = parameter(0, "disk: bytes that still fit", unit="bytes", minimum=0)
 
 
-_MOST_FAULTS: Final = 1000
-"""A second, of a kind: the whole schedule is drawn before the run begins, and a mistyped rate must not fill the memory."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class RandomFaults:
     """Faults drawn from the seed: ``[random]``. Rates are expected numbers per second of the whole run."""
 
-    crash: float = parameter(
-        0.0, "crashes (half of them in the middle of a broadcast)", unit="1/s", minimum=0, maximum=_MOST_FAULTS
-    )
-    restart: float = parameter(1.0, "share of crashed processes that come back", minimum=0, maximum=1)
-    restart_after: Duration = parameter(Duration(300 * MS), "how long they stay away, on average", unit="duration", minimum=0)
-    restart_halted: float = parameter(
-        0.0, "share of processes halted by their protocol that come back, 1 ms later at the earliest", minimum=0, maximum=1
-    )
-    pause: float = parameter(0.0, "pauses", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
-    pause_length: Duration = parameter(Duration(100 * MS), "their mean length", unit="duration", minimum=0)
-    partition: float = parameter(0.0, "partitions into two or three parts", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
-    cut: float = parameter(0.0, "one-way cuts", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
-    clog: float = parameter(0.0, "slow links", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
-    network_length: Duration = parameter(
-        Duration(150 * MS), "mean length of partitions, cuts, slow links and crashes of networks", unit="duration", minimum=0
-    )
-    leave: float = parameter(
-        0.0, "members that leave, and join again as new incarnations", unit="1/s", minimum=0, maximum=_MOST_FAULTS
-    )
-    step: float = parameter(0.0, "clock steps", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
-    step_most: Duration = parameter(Duration(50 * MS), "they are up to so much, either way", unit="duration", minimum=0)
-    omit: float = parameter(0.0, "processes that drop incoming packets", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
+    crash: float = _per_second("crashes (half of them in the middle of a broadcast)")
+    restart: float = _share("share of crashed processes that come back", 1.0)
+    restart_after: Duration = _duration("how long they stay away, on average", 300 * MS)
+    restart_halted: float = _share("share of processes halted by their protocol that come back, 1 ms later at the earliest")
+    pause: float = _per_second("pauses")
+    pause_length: Duration = _duration("their mean length", 100 * MS)
+    partition: float = _per_second("partitions into two or three parts")
+    cut: float = _per_second("one-way cuts")
+    clog: float = _per_second("slow links")
+    network_length: Duration = _duration("mean length of partitions, cuts, slow links and crashes of networks", 150 * MS)
+    leave: float = _per_second("members that leave, and join again as new incarnations")
+    step: float = _per_second("clock steps")
+    step_most: Duration = _duration("they are up to so much, either way", 50 * MS)
+    omit: float = _per_second("processes that drop incoming packets")
     omit_most: int = parameter(1, "they drop 1 to so many each", minimum=1)
     omit_packet: str = parameter("", "the kind of packet that they drop, one of the protocol's; empty: any")
-    module: float = parameter(
-        0.0, "memory modules that crash, all but one of a node at the most", unit="1/s", minimum=0, maximum=_MOST_FAULTS
-    )
-    slow: float = parameter(
-        0.0, "processes whose operations on common memory take longer", unit="1/s", minimum=0, maximum=_MOST_FAULTS
-    )
-    slow_length: Duration = parameter(Duration(10 * MS), "mean length of that", unit="duration", minimum=0)
-    slow_delay: Duration = parameter(Duration(1 * MS), "how much longer they take, on average", unit="duration", minimum=0)
-    node: float = parameter(0.0, "nodes that crash", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
+    module: float = _per_second("memory modules that crash, all but one of a node at the most")
+    slow: float = _per_second("processes whose operations on common memory take longer")
+    slow_length: Duration = _duration("mean length of that", 10 * MS)
+    slow_delay: Duration = _duration("how much longer they take, on average", 1 * MS)
+    node: float = _per_second("nodes that crash")
     keep_nodes: int = parameter(1, "so many nodes always have a process that is not lost", minimum=1)
-    processor: float = parameter(0.0, "processors that crash", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
-    lan: float = parameter(
-        0.0, "networks that crash, all but one at a time at the most", unit="1/s", minimum=0, maximum=_MOST_FAULTS
-    )
-    sluggish: float = parameter(
-        0.0, "processes whose applications take no messages for a while", unit="1/s", minimum=0, maximum=_MOST_FAULTS
-    )
-    sluggish_length: Duration = parameter(Duration(50 * MS), "mean length of that", unit="duration", minimum=0)
-    busy: float = parameter(0.0, "processes that get a share of a processor only", unit="1/s", minimum=0, maximum=_MOST_FAULTS)
-    busy_length: Duration = parameter(Duration(500 * MS), "mean length of that", unit="duration", minimum=0)
-    disk: float = parameter(
-        0.0,
-        "processes whose disk is full; they halt, and as many of them as of crashed ones come back, to a disk with room",
-        unit="1/s",
-        minimum=0,
-        maximum=_MOST_FAULTS,
+    processor: float = _per_second("processors that crash")
+    lan: float = _per_second("networks that crash, all but one at a time at the most")
+    sluggish: float = _per_second("processes whose applications take no messages for a while")
+    sluggish_length: Duration = _duration("mean length of that", 50 * MS)
+    busy: float = _per_second("processes that get a share of a processor only")
+    busy_length: Duration = _duration("mean length of that", 500 * MS)
+    disk: float = _per_second(
+        "processes whose disk is full; they halt, and as many of them as of crashed ones come back, to a disk with room"
     )
     steady: tuple[str, ...] = parameter(
         (), "members that are never crashed, stopped, cut off, without a disk or made to leave; other faults happen to them"
@@ -285,19 +245,14 @@ class RandomFaults:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scenario:
-    """All of it. ``members`` in a file is a number (p1, p2, ...) or a list of names."""
+    """The whole scenario. ``members`` in a file is a number (p1, p2, ...) or a list of names."""
 
     protocol: str = parameter("", "the protocol, by name (see `plainchant protocols`)")
     name: str = parameter("", "a short name; by default the file's")
     about: str = parameter("", "what this scenario shows, in a sentence or two")
     seed: int = parameter(0, "decides everything that is drawn at random", minimum=0)
     duration: Duration = parameter(Duration(1 * SECOND), "how long senders send and faults happen", unit="duration", minimum=1)
-    drain: Duration = parameter(
-        Duration(30 * SECOND),
-        "after that, how long the run may take to get quiet; 0: it is not drained",
-        unit="duration",
-        minimum=0,
-    )
+    drain: Duration = _duration("after that, how long the run may take to get quiet; 0: it is not drained", 30 * SECOND)
     members: tuple[str, ...] = parameter((), "the processes that form the groups at the start")
     later: tuple[str, ...] = parameter((), "processes that exist but join only by a fault of kind join")
     groups: dict[str, tuple[str, ...]] = parameter(

@@ -13,19 +13,29 @@ import functools
 import math
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from ..core.model import Declared, Duration, ScenarioError, UsageError, declarations, format_duration, parse_duration
 from .locate import Path, lines
 from .model import Delay
 
-_LONGEST = 2**62
-"""Trace columns are 64-bit nanoseconds; a longer duration could not be added to another one."""
+LONGEST = 2**62  # trace columns are 64-bit nanoseconds; a longer duration could not be added to another one
+
+
+_known: Final[dict[type[Any], tuple[dict[str, Any], dict[str, Declared]]]] = {}
+
+
+def declared_types(cls: type[Any]) -> tuple[dict[str, Any], dict[str, Declared]]:
+    """The resolved types of a dataclass's fields, and the declarations of those that have one. Resolving types is slow, so each
+    class is resolved once."""
+    if cls not in _known:
+        _known[cls] = typing.get_type_hints(cls), {field.name: declaration for field, declaration in declarations(cls)}
+    return _known[cls]
 
 
 def hints(cls: type[Any]) -> dict[str, Any]:
-    """The resolved field types of a declared dataclass."""
-    return typing.get_type_hints(cls)
+    """The resolved types of a dataclass's fields."""
+    return declared_types(cls)[0]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -50,8 +60,6 @@ class Reader:
         self._filename = filename
         self._options = options
 
-    # --- errors ---
-
     @functools.cached_property
     def _lines(self) -> dict[Path, int]:
         return lines(self._text)
@@ -75,8 +83,6 @@ class Reader:
             path = path[:-1]
         return f"{self._filename}:{self._lines[path]}" if path else self._filename
 
-    # --- tables ---
-
     def table(self, value: Any, path: Path, known: Iterable[str], what: str) -> dict[str, Any]:
         """A table with none but these keys."""
         if not isinstance(value, dict):
@@ -89,9 +95,9 @@ class Reader:
 
     def fields(self, cls: type[Any], value: Any, path: Path, what: str) -> dict[str, Any]:
         """Keyword arguments for ``cls`` from a table; what is left out is left out."""
-        declared = {field.name: declaration for field, declaration in declarations(cls)}
+        types, declared = declared_types(cls)
         table = self.table(value, path, declared, what)
-        return {key: self.value(hints(cls)[key], declared[key], given, (*path, key)) for key, given in table.items()}
+        return {key: self.value(types[key], declared[key], given, (*path, key)) for key, given in table.items()}
 
     def tables(self, cls: type[Any], value: Any, path: Path) -> tuple[Any, ...]:
         """An array of tables, each made into a ``cls``."""
@@ -99,8 +105,6 @@ class Reader:
             self.fail(path, f"{dotted(path)} must be an array of tables: write [[{dotted(path)}]] above each of them")
         what = f"in [[{dotted(path)}]]"
         return tuple(cls(**self.fields(cls, item, (*path, n), what)) for n, item in enumerate(value))
-
-    # --- values ---
 
     def value(self, hint: Any, declared: Declared, given: Any, path: Path) -> Any:
         """A value of the declared type and range."""
@@ -131,29 +135,25 @@ class Reader:
         return {key: self.value(item, declared, one, (*path, key)) for key, one in given.items()}
 
     def _scalar(self, hint: Any, declared: Declared, given: Any, path: Path) -> Any:
-        if hint is str:
-            if not isinstance(given, str) and path in self._options:
-                given = self._options[path]  # on a command line nobody quotes a name that looks like a number
-            if not isinstance(given, str):
-                self._wrong(path, "text in quotes", given, declared)
-            if declared.choices and given not in declared.choices:
-                self.fail(path, f'{dotted(path)} cannot be "{given}"; {nearest(given, declared.choices)}')
-            return given
-        if hint is bool:
-            if not isinstance(given, bool):
-                self._wrong(path, "true or false", given, declared)
-            return given
         if hint is int or hint is float:
             return self._number(hint, declared, given, path)
-        raise TypeError(f"{dotted(path)} is declared as {hint}, which scenario files have no way to write")
+        if hint not in (str, bool):
+            raise TypeError(f"{dotted(path)} is declared as {hint}, which scenario files have no way to write")
+        if hint is str and not isinstance(given, str) and path in self._options:
+            given = self._options[path]  # on a command line a name that looks like a number is not quoted
+        if not isinstance(given, hint):
+            self._wrong(path, "text in quotes" if hint is str else "true or false", given, declared)
+        if declared.choices and given not in declared.choices:
+            self.fail(path, f'{dotted(path)} cannot be "{given}"; {nearest(given, declared.choices)}')
+        return given
 
     def _number(self, hint: Any, declared: Declared, given: Any, path: Path) -> float:
         wanted = ("a whole number" if hint is int else "a number") + _range(declared)
         kinds = (int,) if hint is int else (int, float)
-        if isinstance(given, bool) or not isinstance(given, kinds) or not math.isfinite(given):
-            self._wrong(path, wanted, given, declared)
-        low, high = declared.minimum, declared.maximum
-        if (low is not None and given < low) or (high is not None and given > high) or abs(given) >= 2**63:
+        low = declared.minimum if declared.minimum is not None else -math.inf
+        high = declared.maximum if declared.maximum is not None else math.inf
+        is_number = isinstance(given, kinds) and not isinstance(given, bool) and math.isfinite(given)
+        if not is_number or not low <= given <= high or abs(given) >= 2**63:
             self._wrong(path, wanted, given, declared)
         return given if hint is int else float(given)
 
@@ -163,21 +163,18 @@ class Reader:
             given = "0s"
         if not isinstance(given, str):
             example = f' (did you mean "{given}ms"?)' if isinstance(given, int) and not isinstance(given, bool) else ""
-            self.fail(
-                path,
-                f'{dotted(path)} must be a duration with its unit, such as "50ms" or "2s", '
-                f"not {_shown(given)}{example}{_about(about)}",
-            )
+            wanted = f'{dotted(path)} must be a duration with its unit, such as "50ms" or "2s"'
+            self.fail(path, f"{wanted}, not {_shown(given)}{example}{_about(about)}")
         text, sign = given.strip(), 1
         if text.startswith(("-", "+")):
             text, sign = text[1:], -1 if text[0] == "-" else 1
         try:
             length = sign * parse_duration(text)
         except OverflowError:
-            length = _LONGEST
+            length = LONGEST
         except UsageError as error:
             self.fail(path, f"{dotted(path)}: {error}{_about(about)}")
-        if abs(length) >= _LONGEST:
+        if abs(length) >= LONGEST:
             self.fail(path, f'{dotted(path)} is longer than 146 years: "{given}"')
         if not signed and length < minimum:
             self.fail(path, f'{dotted(path)} must be {"above 0" if minimum else "0 or more"}, not "{given}"{_about(about)}')
@@ -191,20 +188,18 @@ class Reader:
         table = self.table(given, path, ("constant", "uniform", "exponential", "minimum"), "of a delay")
         kinds = [key for key in table if key != "minimum"]
         if len(kinds) != 1 or ("minimum" in table and kinds != ["exponential"]):
-            self.fail(
-                path,
-                f'{dotted(path)} must be "1ms", {{uniform = ["1ms", "5ms"]}} or {{exponential = "2ms", minimum = "1ms"}}',
-            )
+            forms = '"1ms", {uniform = ["1ms", "5ms"]} or {exponential = "2ms", minimum = "1ms"}'
+            self.fail(path, f"{dotted(path)} must be {forms}")
         kind = kinds[0]
-        inside = (*path, kind)
+        inside, given = (*path, kind), table[kind]
         if kind == "constant":
-            return Delay("constant", Duration(self.duration(table[kind], inside, about)), Duration(0))
+            return Delay("constant", Duration(self.duration(given, inside, about)), Duration(0))
         if kind == "exponential":
             least = self.duration(table.get("minimum", 0), (*path, "minimum"), about)
-            return Delay("exponential", Duration(least), Duration(self.duration(table[kind], inside, about)))
-        if not isinstance(table[kind], list) or len(table[kind]) != 2:
+            return Delay("exponential", Duration(least), Duration(self.duration(given, inside, about)))
+        if not isinstance(given, list) or len(given) != 2:
             self.fail(inside, f'{dotted(inside)} must be the smallest and the largest delay: ["1ms", "5ms"]')
-        low, high = (self.duration(one, (*inside, n), about) for n, one in enumerate(table[kind]))
+        low, high = (self.duration(one, (*inside, n), about) for n, one in enumerate(given))
         if high < low:
             self.fail(inside, f"{dotted(inside)}: the smallest delay comes first")
         return Delay("uniform", Duration(low), Duration(high))
@@ -220,7 +215,7 @@ def given_parameters(cls: type[Any], given: Mapping[str, Any], protocol: str) ->
 
 def as_document(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """A program's parameters as the table that a file would have: durations in nanoseconds become text."""
-    types = hints(cls)
+    types, _ = declared_types(cls)
     return {name: _as_in_a_file(types.get(name), value) for name, value in given.items()}
 
 
@@ -255,9 +250,7 @@ def _shown(value: Any) -> str:
     """A value as the file would write it, shortened."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, dict):
-        return "a table"
-    if isinstance(value, list):
-        return "a list"
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
     text = f'"{value}"' if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."

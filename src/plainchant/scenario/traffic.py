@@ -6,8 +6,7 @@ from typing import Final
 
 from .model import Workload
 
-WAITING: Final = 64
-"""Messages that a sender without a rate keeps waiting in its process's queue."""
+WAITING: Final = 64  # messages that a sender without a rate keeps waiting in its process's queue
 
 
 def sends(workload: Workload, place: str, group: str) -> bool:

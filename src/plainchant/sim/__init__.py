@@ -20,22 +20,8 @@ if TYPE_CHECKING:
     from .summary import Summary
     from .virtual_loop import NotSimulated
 
-__all__ = [
-    "Application",
-    "ApplicationError",
-    "Member",
-    "NotSimulated",
-    "Outcome",
-    "ProcessEnd",
-    "Result",
-    "Simulation",
-    "Standstill",
-    "Summary",
-    "Unfinished",
-    "functions",
-    "run",
-    "run_scenario",
-]
+__all__ = ["Application", "ApplicationError", "Member", "NotSimulated", "Outcome", "ProcessEnd", "Result", "Simulation"]
+__all__ += ["Standstill", "Summary", "Unfinished", "functions", "run", "run_scenario"]
 
 __getattr__ = exports(
     __name__,

@@ -10,28 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from ..core.model import Batch, Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
 from ..scenario.outcome import EndState
+from .host import SimHost
 from .outgoing import Outgoing
-
-if TYPE_CHECKING:
-    from .host import SimHost
-    from .workload import Numbering, Source
-
-
-METHODS: Final = (
-    "on_start",
-    "on_deliver",
-    "on_view",
-    "on_invited",
-    "on_refused",
-    "on_renamed",
-    "on_left",
-    "on_admitted",
-    "on_rejected",
-)
+from .workload import Numbering, Source
 
 
 class ApplicationError(PlainchantError):
@@ -42,9 +27,7 @@ class Application(Protocol):
     """What an application may have; every method may be left out."""
 
     def on_start(self, member: Member) -> None: ...
-
     def on_deliver(self, member: Member, group: str, sender: str, payload: bytes, seq: int) -> None: ...
-
     def on_view(self, member: Member, view: View) -> None: ...
 
     def on_invited(self, member: Member, invitation: Invitation) -> bool:
@@ -66,6 +49,9 @@ class Application(Protocol):
         """The deadlines of this stream cannot be guaranteed, or no longer; a single message was not sent."""
 
 
+METHODS: Final = tuple(name for name in vars(Application) if name.startswith("on_"))
+
+
 def functions(
     *,
     on_start: Callable[[Member], object] | None = None,
@@ -79,18 +65,7 @@ def functions(
     on_rejected: Callable[[Member, str, str, Reason], object] | None = None,
 ) -> Any:
     """An application made of plain functions."""
-    given = {
-        "on_start": on_start,
-        "on_deliver": on_deliver,
-        "on_view": on_view,
-        "on_invited": on_invited,
-        "on_refused": on_refused,
-        "on_renamed": on_renamed,
-        "on_left": on_left,
-        "on_admitted": on_admitted,
-        "on_rejected": on_rejected,
-    }
-    return SimpleNamespace(**{name: function for name, function in given.items() if function is not None})
+    return SimpleNamespace(**{name: function for name, function in locals().items() if function is not None})
 
 
 def check_application(application: Any, process: str) -> None:
@@ -126,8 +101,7 @@ class Member:
 
     def send(self, group: str, payload: bytes, *, stream: str = "", deadline: int = 0) -> str:
         """Sends a message to a group of this process: without a deadline, in a ``stream`` that was admitted, or on its own with a
-        ``deadline`` (ns from now on), if the protocol admits it. Returns the name of the message's stream, which ``on_admitted``
-        and ``on_rejected`` are told."""
+        ``deadline`` (ns from now on), if the protocol admits it. Returns the message's stream, as ``on_admitted`` names it."""
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise UsageError(f"{self.name} sends a {type(payload).__name__}; a message is bytes, so encode it first")
         self._check_may_send(group)
@@ -157,8 +131,7 @@ class Member:
 
     def release(self, group: str, stream: str) -> None:
         """There will be no more messages in a stream."""
-        self._check_in(group)
-        self._host.request(self._host.release, group, stream)
+        self._request(self._host.release, group, stream)
 
     def admission(self, group: str) -> Mapping[str, Any] | None:
         """What the protocol guarantees in a group, and how much room it has left."""
@@ -173,18 +146,19 @@ class Member:
 
     def leave(self, group: str) -> None:
         """Leaves a group; ``on_left`` follows."""
-        self._check_in(group)
-        self._host.request(self._host.leave, group)
+        self._request(self._host.leave, group)
 
     def close(self, group: str) -> None:
         """Closes a group for all its members; ``on_left`` follows at each."""
-        self._check_in(group)
-        self._host.request(self._host.close_group, group)
+        self._request(self._host.close_group, group)
 
     def rename(self, group: str, name: str) -> None:
         """Gives a group another name; ``on_renamed`` follows at each member."""
+        self._request(self._host.rename, group, name)
+
+    def _request(self, request: Callable[..., object], group: str, *arguments: str) -> None:
         self._check_in(group)
-        self._host.request(self._host.rename, group, name)
+        self._host.request(request, group, *arguments)
 
     def _check_may_send(self, group: str) -> None:
         self._check_in(group)
@@ -193,30 +167,25 @@ class Member:
 
     def _check_admits(self) -> None:
         if not self._host.admits:
-            raise UsageError(
-                "with these parameters this protocol guarantees no deadlines; set others, or take one that has admission control"
-            )
+            problem = "with these parameters this protocol guarantees no deadlines"
+            raise UsageError(f"{problem}; set others, or take one that has admission control")
 
     def _check_in(self, group: str) -> None:
         if group not in self._host.entered:
-            groups = ", ".join(self._host.entered) or "none"
-            raise UsageError(f"{self.name} is not in group {group!r}; it is in: {groups}")
+            raise UsageError(f"{self.name} is not in group {group!r}; it is in: {', '.join(self._host.entered) or 'none'}")
 
 
 class Attendant:
-    """The application's side of a process whose application is callbacks, a workload, or both (:class:`.listener.Listener`).
-
-    What it is told becomes calls that run when the effects of the engine's turn are performed. While the application takes
-    nothing (``host.unread``), they wait with everything else that is unread.
-    """
+    """The application's side of a process whose application is callbacks, a workload, or both (:class:`.listener.Listener`). What
+    it is told becomes calls that run when the effects of the engine's turn are performed. While the application takes nothing
+    (``host.unread``), they wait with everything else that is unread."""
 
     def __init__(self, host: SimHost, application: Any | None) -> None:
         self._host = host
         self._outgoing = Outgoing(host)
         self._member = Member(host, self)
-        self._callbacks: dict[str, Callable[..., Any]] = {
-            name: function for name in METHODS if (function := getattr(application, name, None)) is not None
-        }
+        given = {name: getattr(application, name, None) for name in METHODS}
+        self._callbacks: dict[str, Callable[..., Any]] = {name: call for name, call in given.items() if call is not None}
         self._on_deliver = self._callbacks.get("on_deliver")
         self.numbering: dict[str, Numbering] = {}
         self.sources: list[Source] = []
@@ -250,17 +219,13 @@ class Attendant:
         if self._outgoing.accept(group, [payload]) and group in self.numbering:
             self.numbering[group].count += 1
 
-    # --- what the process tells ---------------------------------------------------------------------------------------
-
     def started(self) -> None:
         self._call("on_start")
 
     def took(self, group: str, stream: str, batch: Batch) -> None:
-        if stream:
-            if group in self.numbering:
-                self.numbering[group].inserted(batch.first, batch.count)
-            return
-        for source in self.sources:
+        if stream and group in self.numbering:
+            self.numbering[group].inserted(batch.first, batch.count)
+        for source in self.sources if not stream else ():
             if source.group == group:
                 source.taken()
 
@@ -296,25 +261,19 @@ class Attendant:
         self._tell("on_renamed", group, view)
 
     def admitted(self, group: str, stream: str) -> None:
-        self._host.calls.append((self._admitted, (group, stream)))
-
-    def _admitted(self, group: str, stream: str) -> None:
-        for source in self._sources_of(group, stream):
-            source.admitted()
-        self._call("on_admitted", group, stream)
+        self._host.calls.append((self._answered, (Source.admitted, "on_admitted", group, stream)))
 
     def rejected(self, group: str, stream: str, reason: Reason) -> None:
-        self._host.calls.append((self._rejected, (group, stream, reason)))
+        self._host.calls.append((self._answered, (Source.rejected, "on_rejected", group, stream, reason)))
 
-    def _rejected(self, group: str, stream: str, reason: Reason) -> None:
-        for source in self._sources_of(group, stream):
-            source.rejected(reason)
-        self._call("on_rejected", group, stream, reason)
+    def _answered(self, tell: Callable[[Source], None], callback: str, group: str, stream: str, *reason: Reason) -> None:
+        for source in self.sources:
+            if source.group == group and source.stream == stream:
+                tell(source)
+        self._call(callback, group, stream, *reason)
 
     def stopped(self, state: EndState, reason: Reason) -> None:
         """Callbacks are not told that their process has stopped."""
-
-    # --- what it is asked ---------------------------------------------------------------------------------------------
 
     def invited(self, invitation: Invitation) -> str:
         agrees = "on_invited" not in self._callbacks or self._call("on_invited", invitation)
@@ -328,9 +287,6 @@ class Attendant:
     def is_going(self) -> bool:
         host = self._host
         return bool(host.entered) and all(group in host.leaving for group in host.entered)
-
-    def _sources_of(self, group: str, stream: str) -> list[Source]:
-        return [source for source in self.sources if source.group == group and source.stream == stream]
 
     def _tell(self, callback: str, *arguments: Any) -> None:
         """Calls back when the effects are performed, or when the application takes messages again."""

@@ -3,10 +3,7 @@
 Theory of operation
 -------------------
 Every incarnation of a member has an event loop of its own (:mod:`.virtual_loop`) and a task that joins its groups, runs
-``main``, and leaves, as ``async with plainchant.join(...)`` does. The simulator steps the loop whenever something in it is
-ready, as an event of its own at that instant; timers are events too. What the program asks of its groups is collected during
-a step and handed to the host after it, all sends of a step together. What the host has to say reaches the groups within the
-engine's turn and wakes the program for the next step. So neither ever runs inside the other.
+``main``, and leaves, as ``async with plainchant.join(...)`` does. :mod:`.program` says how loop and simulator take turns.
 
 **Faults.** A crash: the loop is never stepped again, and nothing of the program runs, not even ``finally``. A pause: its
 steps wait with the packets in the processor's inbox. A restart: ``main`` begins anew, as a new process. A leave: ``main`` is
@@ -16,8 +13,8 @@ program goes on and is told, as it would be live.
 **The end.** Without a duration the run ends when every ``main`` has. With one, faults end then and the network heals; the run
 goes on until nothing moves any more, and there the trace and the summary end. Then each ``main`` that still runs is
 cancelled, off the record: in the trace its process is alive at the end, so that a verifier may ask everything of it (of
-processes that leave it can ask little). Where groups do not change nobody leaves: processes outlive their programs, and the run
-ends when all programs have ended and nothing moves any more.
+processes that leave it can ask little). Where groups do not change no process leaves: processes outlive their programs, and the
+run ends when all programs have ended and nothing moves any more.
 """
 
 from __future__ import annotations
@@ -62,11 +59,10 @@ from .summary import Summary
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SHUTDOWN: Final = 30 * SECOND
-"""What a program gets, besides the time to leave, to end after it was cancelled."""
-
-
-# --- what comes out ---------------------------------------------------------------------------------------------------
+# What `run` takes instead of a scenario.
+_DESCRIBED: Final = (*("members", "protocol", "group", "groups", "later", "parameters", "network", "memory", "faults", "random"),)
+_TABLES: Final[dict[str, type[Any]]] = {"network": Network, "memory": Memory, "random": RandomFaults}
+_SHUTDOWN: Final = 30 * SECOND  # what a program gets, besides the time to leave, to end after it was cancelled
 
 
 class Unfinished(PlainchantError):
@@ -80,18 +76,15 @@ class Unfinished(PlainchantError):
 @dataclasses.dataclass(frozen=True)
 class Result:
     """What a run came to. ``outcomes`` has every incarnation by name (``p1``, then ``p1#1``), in the order of their beginning.
-
     The run is kept as Python rows. ``trace``, ``verification``, ``verdict`` and ``violations`` convert them when first asked for,
-    which needs the extra ``cli``; without it they raise UsageError.
-    """
+    which needs the extra ``cli``; without it they raise UsageError."""
 
     scenario: Scenario
     outcomes: dict[str, Outcome]
     summary: Summary
     _verify: bool
     _rows: TraceBuffer = dataclasses.field(repr=False)
-    _written: Path | None
-    """Where the trace was written, if it was."""
+    _written: Path | None  # where the trace was written, if it was
 
     @cached_property
     def trace(self) -> pa.Table:
@@ -109,8 +102,7 @@ class Result:
         """What was found about the properties that the protocol promises; None if ``run`` was called with ``verify=False``."""
         if not self._verify:
             return None
-        verify = verifier("verifying a run needs")
-        return verify(self.trace, self.scenario.verify or None)
+        return verifier("verifying a run needs")(self.trace, self.scenario.verify or None)
 
     @property
     def returned(self) -> dict[str, Any]:
@@ -132,9 +124,6 @@ class Result:
         return self.summary.virtual_time
 
 
-# --- the run ----------------------------------------------------------------------------------------------------------
-
-
 class _Simulation(Simulation):
     """A run whose applications are programs."""
 
@@ -149,8 +138,7 @@ class _Simulation(Simulation):
         self.programs: list[Program] = []
         self._handled: dict[str, int] = {}
         self._closing = False
-        self._resting = False
-        """Whether all programs have ended, and their processes, which cannot leave, come to rest."""
+        self._resting = False  # whether all programs have ended, and their processes, which cannot leave, come to rest
         self._recorded: Summary | None = None
 
     @property
@@ -198,9 +186,7 @@ class _Simulation(Simulation):
             self.programs.remove(program)
             super()._start(host, groups, fault)
             return
-        guarantees = {}
-        for group in groups:
-            guarantees[group] = self.guarantees(group, self.groups.get(group, self.scenario.members))
+        guarantees = {group: self.guarantees(group, self.groups.get(group, self.scenario.members)) for group in groups}
         formed = [group for group, how in groups.items() if isinstance(how, Form)]
         program.prepare(guarantees, formed=formed, changes=self._changes, proposes=self._proposes, settle=self._settle / SECOND)
         super()._start(host, groups, fault)
@@ -234,14 +220,13 @@ class _Simulation(Simulation):
             to_come = [moment for moment in (*comings, *self._injector.returns.values()) if moment > self.now]
             if to_come:
                 self.at(min(to_come), self._check_over)
-            elif not self._changes:
-                if not self._resting:
-                    self._resting = True
-                    self._injector.stop()
-                    self._check_quiet(None)
-            else:
+            elif self._changes:
                 self._quiet = True
                 self._kernel.stop()
+            elif not self._resting:
+                self._resting = True
+                self._injector.stop()
+                self._check_quiet(None)
 
     def _end_of_duration(self, _: None) -> None:
         if self._ends_by_itself:
@@ -270,13 +255,10 @@ class _Simulation(Simulation):
             host.history = TraceHistory("off the record", host.me)
             host.rows = host.history.rows
         self._closing = True
-        self.at(self.now + round(self._terms.leave_timeout * SECOND) + _SHUTDOWN, self._too_late)
+        self.at(self.now + round(self._terms.leave_timeout * SECOND) + _SHUTDOWN, lambda _: self._kernel.stop())
         for program in self.programs:
             program.stop()
         self.at(self.now, self._check_over)
-
-    def _too_late(self, _: None) -> None:
-        self._kernel.stop()
 
     def _write_end(self) -> None:
         if self._recorded is None:
@@ -334,32 +316,19 @@ def run(
         raise UsageError("sim.run does not return before the run is over: call it from a function that is not async")
     if not callable(main):
         raise UsageError("main is an async function with one parameter, the group: async def main(group): ...")
-    described: dict[str, Any] = {
-        "members": members,
-        "protocol": protocol,
-        "group": group,
-        "groups": groups,
-        "later": later,
-        "parameters": parameters,
-        "network": network,
-        "memory": memory,
-        "faults": faults,
-        "random": random,
-    }
+    given = locals()
+    described = {name: given[name] for name in _DESCRIBED if given[name] is not None}
     if scenario is not None:
-        whole = _given_scenario(scenario, [name for name, value in described.items() if value is not None])
+        if described:
+            raise UsageError(f"a scenario says everything itself: put {', '.join(described)} into it, or leave the scenario out")
+        whole = scenario if isinstance(scenario, Scenario) else load(find(str(scenario)))
         as_mapping = len(whole.groups) > 1
     else:
-        whole = _scenario_of(duration is None, limit, **described)
+        whole = _scenario_of(duration is None, limit, described)
         as_mapping = groups is not None
-    changes: dict[str, Any] = {"workload": ()}
-    if seed is not None:
-        changes["seed"] = seed
-    if duration is not None:
-        changes["duration"] = _ns(duration, "duration")
-    if drain is not None:
-        changes["drain"] = _ns(drain, "drain")
-    whole = dataclasses.replace(whole, **changes)
+    changes: dict[str, Any] = {} if seed is None else {"seed": seed}
+    changes |= {key: _ns(given[key], key) for key in ("duration", "drain") if given[key] is not None}
+    whole = dataclasses.replace(whole, workload=(), **changes)
     terms = Terms(main, as_mapping, timeout, leave_timeout, Buffers(outgoing, unread), agree)
     ends_by_itself = scenario is None and duration is None
     return _run(whole, terms, ends_by_itself=ends_by_itself, state=state, trace=trace, check=verify, raises=raises)
@@ -401,83 +370,43 @@ def _writer(directory: str | Path) -> TraceBuffer:
 def _raise_first(
     outcomes: Mapping[str, Outcome], unfinished: Mapping[str, str], scenario: Scenario, ends_by_itself: bool
 ) -> None:
-    raised = sorted(
-        ((outcome.at, name) for name, outcome in outcomes.items() if outcome.state == "raised"), key=lambda pair: pair[0]
-    )
+    raised = sorted((name for name, outcome in outcomes.items() if outcome.state == "raised"), key=lambda name: outcomes[name].at)
     if raised:
-        at, name = raised[0]
-        error = outcomes[name].error
+        name, *others = raised
+        error, at = outcomes[name].error, outcomes[name].at
         assert error is not None
         error.add_note(f"in the program of {name}, which ended at {at / SECOND:g} s of virtual time (seed {scenario.seed})")
-        others = [other for _, other in raised[1:]]
         if others:
             error.add_note(f"so did those of {', '.join(others)}: see the outcomes, with raises=False")
         if unfinished:
             error.add_note(f"still running when the run ended: {', '.join(unfinished)}")
         raise error
     if unfinished and ends_by_itself:
-        raise Unfinished(
-            f"not all programs have ended after {format_duration(scenario.duration)} of virtual time (seed {scenario.seed}); "
-            f"give a duration after which they are cancelled, or a larger limit, or let them end:",
-            unfinished,
-        )
+        late = f"not all programs have ended after {format_duration(scenario.duration)} of virtual time (seed {scenario.seed})"
+        remedy = "give a duration after which they are cancelled, or a larger limit, or let them end"
+        raise Unfinished(f"{late}; {remedy}:", unfinished)
     if unfinished:
         raise Unfinished("programs were cancelled and do not end; let CancelledError pass:", unfinished)
 
 
-# --- what is asked for, as a scenario ---------------------------------------------------------------------------------
-
-
-def _given_scenario(scenario: str | Path | Scenario, also: Sequence[str]) -> Scenario:
-    if also:
-        raise UsageError(f"a scenario says everything itself: put {', '.join(also)} into it, or leave the scenario out")
-    return scenario if isinstance(scenario, Scenario) else load(find(str(scenario)))
-
-
-def _scenario_of(
-    ends_by_itself: bool,
-    limit: str,
-    *,
-    members: int | Sequence[str] | None,
-    protocol: str | None,
-    group: str | None,
-    groups: Mapping[str, Sequence[str]] | None,
-    later: Sequence[str] | None,
-    parameters: Mapping[str, Any] | None,
-    network: Mapping[str, Any] | Network | None,
-    memory: Mapping[str, Any] | Memory | None,
-    faults: Sequence[Fault | Mapping[str, Any]] | None,
-    random: Mapping[str, Any] | RandomFaults | None,
-) -> Scenario:
-    if group is not None and groups is not None:
+def _scenario_of(ends_by_itself: bool, limit: str, given: Mapping[str, Any]) -> Scenario:
+    if "group" in given and "groups" in given:
         raise UsageError("give one group, or groups with their members, not both")
-    document: dict[str, Any] = {
-        "protocol": protocol if protocol is not None else DEFAULT_PROTOCOL,
-        "workload": [],
-        "name": "sim.run",
-    }
-    if groups is not None:
-        document["groups"] = _lists(groups)
-    if members is not None or groups is None:
-        document["members"] = _lists(members) if members is not None else 3
-    if later is not None:
-        document["later"] = _lists(later)
-    if parameters is not None:
-        document["parameters"] = as_document(describe(document["protocol"]).parameters, parameters)
-    tables: tuple[tuple[str, Any, type[Any]], ...] = (
-        ("network", network, Network),
-        ("memory", memory, Memory),
-        ("random", random, RandomFaults),
-    )
-    document |= {key: _lists(given) for key, given, cls in tables if given is not None and not isinstance(given, cls)}
+    document: dict[str, Any] = {"protocol": given.get("protocol", DEFAULT_PROTOCOL), "workload": [], "name": "sim.run"}
+    if "members" not in given and "groups" not in given:
+        document["members"] = 3
+    document |= {key: _lists(given[key]) for key in ("groups", "members", "later") if key in given}
+    if "parameters" in given:
+        document["parameters"] = as_document(describe(document["protocol"]).parameters, given["parameters"])
+    ready = {key: given[key] for key, cls in _TABLES.items() if isinstance(given.get(key), cls)}
+    document |= {key: _lists(given[key]) for key in _TABLES if key in given and key not in ready}
     whole = build(document, "sim.run")
-    changes: dict[str, Any] = {"fault": _faults(faults or ())}
+    changes: dict[str, Any] = {"fault": _faults(given.get("faults", ()))}
     if ends_by_itself:
         changes["duration"] = _ns(limit, "limit")
-    if group is not None:
-        changes["groups"] = {group: whole.members}
-    changes |= {key: given for key, given, cls in tables if isinstance(given, cls)}
-    return dataclasses.replace(whole, **changes)
+    if "group" in given:
+        changes["groups"] = {given["group"]: whole.members}
+    return dataclasses.replace(whole, **changes, **ready)
 
 
 def _faults(given: Sequence[Fault | Mapping[str, Any]]) -> tuple[Fault, ...]:

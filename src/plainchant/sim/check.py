@@ -13,28 +13,17 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..core.model import Declared, ScenarioError, declarations
+from ..core.model import ScenarioError
 from ..protocols.registry import Description, describe
 from ..scenario.check import check
+from ..scenario.load import DEFAULT_GROUP
 from ..scenario.locate import Path
 from ..scenario.model import Clock, Delay, Fault, LinkOverride, Memory, Network, RandomFaults, Scenario, Workload, groups_ever
-from ..scenario.read import Reader, dotted, hints
+from ..scenario.read import LONGEST, Reader, declared_types, dotted
 
-DEFAULT_GROUP: Final = "g"
-
-_LONGEST: Final = 2**62
-_OWN: Final = ("members", "later", "groups", "parameters")
-"""Keys that are more, or less, than their type says."""
+_OWN: Final = ("members", "later", "groups", "parameters")  # keys that are more, or less, than their type says
 _ONE: Final[dict[str, type[Any]]] = {"network": Network, "memory": Memory, "random": RandomFaults}
-_SEVERAL: Final[dict[str, type[Any]]] = {
-    "network.link": LinkOverride,
-    "workload": Workload,
-    "clock": Clock,
-    "fault": Fault,
-}
-_TYPES: Final[dict[type[Any], dict[str, Any]]] = {}
-_DECLARED: Final[dict[type[Any], dict[str, Declared]]] = {}
-"""Of each class that was checked, because working them out takes longer than all the rest."""
+_SEVERAL: Final[dict[str, type[Any]]] = {"network.link": LinkOverride, "workload": Workload, "clock": Clock, "fault": Fault}
 
 
 def check_scenario(scenario: Scenario, description: Description | None = None) -> None:
@@ -42,23 +31,20 @@ def check_scenario(scenario: Scenario, description: Description | None = None) -
     reader = _PythonReader("", "scenario", {})
     _check_names(scenario, reader)
     document = _document(scenario)
+    types, declared = declared_types(Scenario)
     for key, given in document.items():
-        reader.value(_types(Scenario)[key], _declared(Scenario)[key], given, (key,))
+        reader.value(types[key], declared[key], given, (key,))
     described = description if description is not None else describe(scenario.protocol)
     if description is None:
         _check_parameters(scenario, described, reader)
-    whole = _as_in_a_file(scenario)
+    # With what Python may leave out, and without empty messages, which it may ask for and files may not.
+    workload = tuple(dataclasses.replace(one, size=1) if not one.size else one for one in scenario.workload)
+    groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
+    whole = dataclasses.replace(scenario, groups=groups, workload=workload)
     check(whole, document, reader, described)
     problem = described.check(described.parameters(**scenario.parameters), groups_ever(whole.groups, whole.fault))
     if problem is not None:
         reader.fail(("parameters",), problem)
-
-
-def _as_in_a_file(scenario: Scenario) -> Scenario:
-    """With what Python may leave out, and without empty messages, which it may ask for and files may not."""
-    workload = tuple(dataclasses.replace(one, size=1) if not one.size else one for one in scenario.workload)
-    groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
-    return dataclasses.replace(scenario, groups=groups, workload=workload)
 
 
 class _PythonReader(Reader):
@@ -67,18 +53,12 @@ class _PythonReader(Reader):
     def where(self, path: Path) -> str:
         return f"scenario, {dotted(path)}" if path else "scenario"
 
-    def fields(self, cls: type[Any], value: Any, path: Path, what: str) -> dict[str, Any]:
-        """As for files, with the types of each class worked out once."""
-        types, declared = _types(cls), _declared(cls)
-        table = self.table(value, path, declared, what)
-        return {key: self.value(types[key], declared[key], given, (*path, key)) for key, given in table.items()}
-
     def duration(self, given: Any, path: Path, about: str, *, signed: bool = False, minimum: float = 0) -> int:
         if isinstance(given, bool) or not isinstance(given, int):
             self.fail(path, f'a duration is a whole number of nanoseconds, not {given!r}: parse_duration reads "50ms"')
         if not signed and given < minimum:
             self.fail(path, f"must be {'above 0' if minimum else '0 or more'}, not {given} ({about})")
-        if abs(given) >= _LONGEST:
+        if abs(given) >= LONGEST:
             self.fail(path, f"{given} ns are more than 146 years")
         return given
 
@@ -105,12 +85,7 @@ def _check_parameters(scenario: Scenario, description: Description, reader: Read
     cls: type[Any] = description.parameters
     defaults = {field.name: field.default for field in dataclasses.fields(cls)}
     given = {key: _plain(value) for key, value in scenario.parameters.items() if not _same(value, defaults.get(key))}
-    reader.table(given, ("parameters",), _declared(cls), f"among the parameters of {description.name}")
-    for key, value in given.items():
-        reader.value(_types(cls)[key], _declared(cls)[key], value, ("parameters", key))
-
-
-# --- scenario to document ---------------------------------------------------------------------------------------------
+    reader.fields(cls, given, ("parameters",), f"among the parameters of {description.name}")
 
 
 def _document(scenario: Scenario) -> dict[str, Any]:
@@ -138,17 +113,15 @@ def _check_tables(scenario: Scenario) -> None:
 
 def _given(item: Any) -> dict[str, Any]:
     """The fields of a dataclass that are not at their defaults."""
-    fields = {}
-    for field in dataclasses.fields(item):
-        value = getattr(item, field.name)
-        if not _same(value, field.default):
-            fields[field.name] = _plain(value)
-    return fields
+    values = ((field, getattr(item, field.name)) for field in dataclasses.fields(item))
+    return {field.name: _plain(value) for field, value in values if not _same(value, field.default)}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Delay):
-        return _delay(value)
+        if value.kind == "uniform":
+            return {"uniform": [value.low, value.high]}
+        return {value.kind: value.high, "minimum": value.low} if value.kind == "exponential" else {value.kind: value.low}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _given(value)
     if isinstance(value, tuple | list):
@@ -156,26 +129,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _delay(delay: Delay) -> Any:
-    if delay.kind == "uniform":
-        return {"uniform": [delay.low, delay.high]}
-    if delay.kind == "exponential":
-        return {"exponential": delay.high, "minimum": delay.low}
-    return {delay.kind: delay.low}
-
-
 def _same(value: Any, default: Any) -> bool:
     """Equal and of one type: True is not 1 here."""
     return type(value) is type(default) and bool(value == default)
-
-
-def _types(cls: type[Any]) -> dict[str, Any]:
-    if cls not in _TYPES:
-        _TYPES[cls] = hints(cls)
-    return _TYPES[cls]
-
-
-def _declared(cls: type[Any]) -> dict[str, Declared]:
-    if cls not in _DECLARED:
-        _DECLARED[cls] = {field.name: declaration for field, declaration in declarations(cls)}
-    return _DECLARED[cls]

@@ -17,8 +17,7 @@ class ProcessClock:
     def __init__(self, offset: int = 0, drift: float = 0.0) -> None:
         self.offset = offset
         self.drift = drift
-        self.exact = not offset and not drift
-        """Whether it shows true time."""
+        self.exact = not offset and not drift  # whether it shows true time
 
     def read(self, now: int) -> int:
         return now + int(now * self.drift) + self.offset
@@ -35,7 +34,7 @@ class ProcessClock:
         return now
 
     def lowest(self, until: int) -> int:
-        """How far it is ahead of true time, at the least, until a time."""
+        """How far it is at least ahead of true time until a time."""
         return self.offset + min(0, int(until * self.drift))
 
     def highest(self, until: int) -> int:
@@ -47,8 +46,8 @@ class ProcessClock:
 
 
 def agreeing(clocks: Sequence[ProcessClock], skew: int, until: int) -> tuple[int, int]:
-    """How far, at the least and at the most, clocks are ahead of true time of which as many as possible differ by ``skew`` at the
-    most until a time. Clocks that are outside of that are wrong."""
+    """The range of how far clocks are ahead of true time, ``skew`` wide, that holds as many of them as possible until a time.
+    Clocks outside of it are wrong."""
     ranges = Counter((clock.lowest(until), clock.highest(until)) for clock in clocks)
 
     def inside(low: int) -> int:

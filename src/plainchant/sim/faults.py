@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
@@ -19,8 +20,7 @@ from .network import Networks
 class Simulated(Population[SimHost], Protocol):
     """What the backend needs of the simulation: the processes, and how one starts."""
 
-    memories: dict[str, SimMemory]
-    """Shared memory by node."""
+    memories: dict[str, SimMemory]  # shared memory by node
 
     @property
     def timely(self) -> bool:
@@ -32,7 +32,8 @@ class Simulated(Population[SimHost], Protocol):
     def enter(self, host: SimHost, group: str, how: Form | Join) -> None:
         """A live process enters a group, and its workload there begins."""
 
-    def contacts(self, place: str, group: str) -> Join: ...
+    def contacts(self, place: str, group: str) -> Join:
+        """The processes to ask when a place's process joins a group."""
 
     def closed(self, group: str) -> None:
         """A process closes the group: later incarnations do not return to it."""
@@ -41,15 +42,15 @@ class Simulated(Population[SimHost], Protocol):
         """The clock of a place, whether or not a process runs there."""
 
 
+@dataclasses.dataclass
 class SimFaults:
-    """The simulator's ``Backend``; ``middle`` draws how a broadcast is cut short."""
+    """The simulator's ``Backend``; ``_middle`` draws how a broadcast is cut short."""
 
-    def __init__(self, kernel: Kernel, networks: Networks, population: Simulated, middle: Random) -> None:
-        self._kernel = kernel
-        self._networks = networks
-        self._population = population
-        self._middle = middle
-        self._over = False
+    _kernel: Kernel
+    _networks: Networks
+    _population: Simulated
+    _middle: Random
+    _over: bool = False
 
     @property
     def now(self) -> int:
@@ -57,8 +58,6 @@ class SimFaults:
 
     def at(self, moment: int, action: Action) -> None:
         self._kernel.at(moment, _complete, action)
-
-    # --- processes ----------------------------------------------------------------------------------------------------
 
     def running(self, place: str) -> SimHost | None:
         host = self._population.latest.get(place)
@@ -118,40 +117,33 @@ class SimFaults:
             if host.memory is not None:
                 host.memory.clock_was_set(host)
 
-    # --- inside a process ---------------------------------------------------------------------------------------------
-
     def inflict(self, process: SimHost, fault: Fault) -> None:
-        now, latest = self._kernel.now, self._population.latest
+        until, latest = self._kernel.now + fault.length, self._population.latest
+        if fault.kind == "omit":
+            process.omit(Omission(fault))  # it writes a row for each packet that it drops
+            return
+        if fault.kind == "form" and fault.group in process.entered:
+            return
+        _note(process, fault, timing=fault.kind == "slow" and self._population.timely)
         match fault.kind:
-            case "omit":
-                process.omit(Omission(fault))
             case "form":
-                if fault.group not in process.entered:
-                    _note(process, fault)
-                    process.propose(fault.group, [latest[name].me if name in latest else name for name in fault.members])
+                process.propose(fault.group, [latest[name].me if name in latest else name for name in fault.members])
             case "slow":
                 assert process.memory is not None
-                _note(process, fault, timing=self._population.timely)
-                process.memory.slow_down(process, now + fault.length, fault.delay)
+                process.memory.slow_down(process, until, fault.delay)
             case "sluggish":
-                _note(process, fault)
-                process.stop_reading(now + fault.length, fault.count)
-                self._kernel.at(now + fault.length, self._read_again, process)
+                process.stop_reading(until, fault.count)
+                self._kernel.at(until, self._read_again, process)
             case "leave":
-                _note(process, fault)
                 process.application.asked_to_leave(fault.group)
             case "refuse":
-                _note(process, fault)
                 process.refusing[fault.group] = None
             case "close":
-                _note(process, fault)
                 self._population.closed(fault.group)
                 process.close_group(fault.group)
             case "rename":
-                _note(process, fault)
                 process.rename(fault.group, fault.name)
             case "disk":
-                _note(process, fault)
                 process.lose_disk()
             case _:
                 raise AssertionError(f"{fault.kind} does not happen inside a process")
@@ -160,8 +152,6 @@ class SimFaults:
         # One that began in the meantime and lasts longer goes on.
         if host.unread is not None and host.unread.until <= self._kernel.now:
             host.read_again()
-
-    # --- groups -------------------------------------------------------------------------------------------------------
 
     def entered(self, process: SimHost) -> Mapping[str, None]:
         return process.entered
@@ -177,8 +167,6 @@ class SimFaults:
             _note(process, fault)
             self._population.enter(process, group, self._population.contacts(process.place, group))
 
-    # --- shared memory ------------------------------------------------------------------------------------------------
-
     @property
     def nodes(self) -> Mapping[str, SimMemory]:
         return self._population.memories
@@ -193,8 +181,6 @@ class SimFaults:
         memory = self._population.memories.get(node)
         if memory is not None:
             memory.lose_all()
-
-    # --- the network, and the end -------------------------------------------------------------------------------------
 
     def spoil(self, fault: Fault, recording: Sequence[SimHost]) -> None:
         for host in recording:

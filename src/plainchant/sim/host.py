@@ -18,38 +18,27 @@ busy, with a clock of its own, to crash after a number of events) gets everythin
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 from zlib import crc32
 
 from ..core.memory import Procedure
-from ..core.model import (
-    Batch,
-    Consent,
-    Due,
-    Invitation,
-    Pressure,
-    ProtocolError,
-    Reason,
-    Timer,
-    View,
-    format_duration,
-)
+from ..core.model import Batch, Consent, Due, Invitation, Pressure, ProtocolError, Reason, Timer, View, format_duration
 from ..core.process import DELIVER, SEND, TIMER, TOOK, Effect, Process
 from ..scenario.faults import Omission
 from ..scenario.outcome import EndState, ProcessEnd
 from .clocks import ProcessClock
-from .listener import Listener
+from .kernel import Kernel
+from .listener import SILENT, Listener, Unread
 from .processor import Processor
-from .sends import STRETCH, Window
+from .sends import STRETCH, SendTimes, Window
 from .timers import Timers
-from .unread import Unread
 
 if TYPE_CHECKING:
     from .memory import SimMemory
-    from .network import Route
-    from .world import World
+    from .network import Networks, Route
 
 Row = tuple[Any, ...]
 
@@ -61,56 +50,44 @@ class History(Protocol):
     packets: dict[int, int]
 
 
+@dataclasses.dataclass(slots=True)
+class World:
+    """Virtual time, the networks, the table of send times, and the settings that hosts look at."""
+
+    seed: int
+    kernel: Kernel
+    networks: Networks
+    sends: SendTimes
+    stopped: Callable[[SimHost], None]  # called when a process has stopped for ever
+    entered: Callable[[SimHost, str], None]
+    """Called when a process is in a group that it was not made to enter: it proposed the group, or was invited."""
+    renamed: Callable[[SimHost, str, str, int], None]
+    """Called when a group of a process is renamed: the old name, the new one, and the shift of waiting messages' numbers."""
+    max_packet: int  # bytes of messages that go together
+    memory_of: Callable[[str], SimMemory | None] = lambda place: None
+    """The shared memory of a process's node, if the protocol uses one."""
+    views: bool = True  # whether views are written into the trace
+    only_send: frozenset[str] = frozenset()  # processes that are in groups without receiving anything there
+    admits: bool = False  # whether the protocol, with its parameters, can guarantee deadlines
+    tolerate: bool = False  # an engine that raises halts its process, and the run goes on
+    accept_rows: bool = False  # write an `accept` row when a message enters the queue
+    request_rows: bool = False
+    """Write a ``request`` row when a process is asked to enter or leave a group, and a ``fault`` row when faults are over: what
+    ``progress`` needs, where the protocol promises it."""
+
+
 class SimHost(Process):
     """One process in the simulator: ``name`` is its own, ``place`` where it runs."""
 
     __slots__ = (
-        "_charge",
-        "_lans",
-        "_leaving",
-        "_network",
-        "_routes",
-        "_routes_over",
-        "_sends",
-        "_to",
-        "_windows",
-        "_world",
-        "application",
-        "clock_",
-        "countdown",
-        "crashing",
-        "delivered",
-        "doom",
-        "dropped",
-        "end",
-        "history",
-        "kernel",
-        "last_route",
-        "listens",
-        "local",
-        "marks",
-        "mid_crash",
-        "omissions",
-        "owed",
-        "packets_sent",
-        "place",
-        "processor",
-        "receive",
-        "refusing",
-        "rows",
-        "sent",
-        "special",
-        "timers",
-        "unread",
-        "watch_all",
-        "watcher",
-        "work",
+        *("_charge", "_lans", "_leaving", "_network", "_routes", "_routes_over", "_sends", "_to", "_windows", "_world"),
+        *("application", "clock_", "countdown", "crashing", "delivered", "doom", "dropped", "end", "history", "kernel"),
+        *("last_route", "listens", "local", "marks", "mid_crash", "omissions", "owed", "packets_sent", "place", "processor"),
+        *("receive", "refusing", "rows", "sent", "special", "timers", "unread", "watch_all", "watcher", "work"),
     )
 
-    application: Listener
-    """Set before the process starts."""
-    memory: SimMemory | None
-    """The shared memory of its node, if there is any."""
+    application: Listener  # set before the process starts
+    memory: SimMemory | None  # the shared memory of its node, if there is any
 
     def __init__(self, world: World, name: str, place: str, history: History, clock: ProcessClock) -> None:
         super().__init__(name, Random(f"{world.seed}/engine/{name}"), world.max_packet, world.kernel.now)
@@ -131,47 +108,33 @@ class SimHost(Process):
         self.local = self.now
         self.end = ProcessEnd("alive")
         self.receive: Callable[[str, Any], None] = self.engine.receive
-        self.watcher: Listener | None = None
-        """The application, if it wants to be told."""
-        self.watch_all = False
-        """Whether it is told of what others sent, too."""
-        self.listens = False
-        """Whether anything happens with a delivery beside its row."""
+        self.watcher: Listener = SILENT  # the application, if it wants to be told
+        self.watch_all = False  # whether it is told of what others sent, too
+        self.listens = False  # whether anything happens with a delivery beside its row
         self.timers = Timers(world.kernel, self)
         self.processor = Processor(world.kernel, world.networks.settings, self.refresh, world.networks.core(place))
         # packets
         self._leaving: list[Effect] = []
-        self._charge = 0
-        """Packets that this turn has sent."""
-        self.owed = 0
-        """Packets of earlier turns that no row is charged with."""
-        self.packets_sent = 0
-        """Counted where the application wants to know."""
+        self._charge = 0  # packets that this turn has sent
+        self.owed = 0  # packets of earlier turns that no row is charged with
+        self.packets_sent = 0  # counted where the application wants to know
         self._to: Sequence[str] = ()
         self.last_route: Route | None = None
         self._routes: dict[tuple[str, ...], Route] = {}
-        self._routes_over: dict[tuple[int, tuple[str, ...]], Route] = {}
-        """Those over other networks than the first."""
+        self._routes_over: dict[tuple[int, tuple[str, ...]], Route] = {}  # those over other networks than the first
         # messages
         self._windows: dict[str, Window] = {}
         self.marks: dict[tuple[str, str], int] = {}
-        self.sent = 0
-        self.delivered = 0
-        self.dropped = 0
-        self.unread: Unread | None = None
-        """What the application has not taken, while it takes nothing."""
-        self.work = 0
-        """Processor time that the application's next call takes."""
+        self.sent = self.delivered = self.dropped = 0
+        self.unread: Unread | None = None  # what the application has not taken, while it takes nothing
+        self.work = 0  # processor time that the application's next call takes
         self.notes_requests = world.request_rows
         # faults
-        self.refusing: dict[str, None] = {}
-        """Proposed groups that it does not agree to be in; an empty name stands for all."""
+        self.refusing: dict[str, None] = {}  # proposed groups that it does not agree to be in; an empty name stands for all
         self.countdown = 0
-        self.doom: dict[str, Any] = {}
-        """The fault that happens when the countdown ends."""
+        self.doom: dict[str, Any] = {}  # the fault that happens when the countdown ends
         self.mid_crash: Random | None = None
-        self.crashing = False
-        """Whether it crashes when the effects so far are performed."""
+        self.crashing = False  # whether it crashes when the effects so far are performed
         self.omissions: list[Omission] = []
         self.special = False
         self.refresh()
@@ -197,9 +160,7 @@ class SimHost(Process):
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def perform(self) -> None:
-        effects = self.effects
-        leaving = self._leaving
-        rows = self.rows
+        effects, leaving, rows = self.effects, self._leaving, self.rows
         start = len(rows)
         for effect in effects:
             kind = effect[0]
@@ -237,38 +198,34 @@ class SimHost(Process):
         effects.clear()
         if leaving:
             self._send_off()
+        if self.owed:
+            self._pay(start)
         if self._charge:
             last = len(rows) - 1
             if last < start:
                 self.owed += self._charge
             else:
-                if self.owed:
-                    self._pay(start)
                 # What was owed may have gone to the same row.
                 packets = self.history.packets
                 packets[last] = packets.get(last, 0) + self._charge
             self._charge = 0
-        elif self.owed:
-            self._pay(start)
         if self.calls:
             self.settle()
 
     def _send_off(self) -> None:
         """The packets that wait leave."""
         leaving = self._leaving
-        charge = self._charge
         for _, to, packet, lan in leaving:
             if lan:
-                charge += self._lans[lan].send(self, self._route_over((lan, to)), packet)
+                self._charge += self._lans[lan].send(self, self._route_over((lan, to)), packet)
             else:
                 route = self.last_route
                 if route is None or to is not self._to:
                     route = self._route(to)
-                charge += self._network.send(self, route, packet)
+                self._charge += self._network.send(self, route, packet)
         if self.watch_all:
             self.packets_sent += sum(len(effect[1]) for effect in leaving)
         leaving.clear()
-        self._charge = charge
 
     def _pay(self, start: int) -> None:
         """Charges packets of earlier turns to the first row since ``start``."""
@@ -282,7 +239,7 @@ class SimHost(Process):
     ) -> None:
         if self.unread is not None and self.unread.add(group, batch.count):
             self.do_later(self.engine.notice, (Pressure(group, True),))
-        if self.watcher is not None and (self.watch_all or sender == self.me):
+        if self.watch_all or sender == self.me:
             self.watcher.delivered(group, sender, batch, payloads, rank)
 
     def _crashes_in(self, effect: Effect, random: Random) -> bool:
@@ -293,13 +250,10 @@ class SimHost(Process):
         if len(others) < 2:
             return False
         self._send_off()
-        reached = sorted(random.sample(range(len(others)), random.randrange(1, len(others))))
-        names = tuple(others[index] for index in reached)
+        names = tuple(others[index] for index in sorted(random.sample(range(len(others)), random.randrange(1, len(others)))))
         self._charge += network.send_to(self, names, packet)
-        detail = {"mid_broadcast": True, "reached": list(names)}
-        if self.lans > 1:
-            detail["lan"] = network.number
-        self._crash("in the middle of a broadcast", detail)
+        number = {"lan": network.number} if self.lans > 1 else {}
+        self._crash("in the middle of a broadcast", {"mid_broadcast": True, "reached": list(names), **number})
         return True
 
     def _took(self, effect: Effect) -> None:
@@ -327,25 +281,15 @@ class SimHost(Process):
                 if not seq % STRETCH:
                     sends.prune(group, me)
         self.sent += batch.count
-        if self.watcher is not None:
-            self.watcher.took(group, stream, batch)
+        self.watcher.took(group, stream, batch)
 
-    def do_row(
-        self,
-        kind: str,
-        group: str | None,
-        view: int | None = None,
-        sender: str | None = None,
-        seq: int | None = None,
-        rank: int | None = None,
-        extra: dict[str, Any] | None = None,
-    ) -> None:
+    def do_row(self, kind: str, group: Any, view: Any, sender: Any, seq: Any, rank: Any, extra: Any) -> None:
         self.rows.append((kind, self.local, self.now, group, view, sender, seq, None, rank, None, None, extra))
 
     do_record = do_row
 
     def do_drop(self, group: str, view: int | None, count: int, text: str) -> None:
-        self.do_row("drop", group, view, extra={"detail": {"messages": count, "text": text}})
+        self.do_row("drop", group, view, None, None, None, {"detail": {"messages": count, "text": text}})
         self.dropped += count
 
     def do_view(self, view: View, is_new: bool, is_first: bool) -> None:
@@ -353,42 +297,35 @@ class SimHost(Process):
             self.calls.append((self._world.entered, (self, view.group)))
         if is_first:
             self.calls.append((self.offer, (view.group,)))
-        if self.watcher is not None:
-            self.watcher.installed(view)
+        self.watcher.installed(view)
 
     def do_left(self, group: str, is_last: bool) -> None:
-        if self.watcher is not None:
-            self.watcher.left(group)
+        self.watcher.left(group)
         if is_last:
             # Packets of this turn still leave, since others may wait for a last word; then nothing is asked of it any more.
             self.calls.append((self._die, ("left", Reason("left", ""))))
 
     def do_refused(self, group: str, reason: Reason, is_last: bool) -> None:
-        if self.watcher is not None:
-            self.watcher.refused(group, reason)
+        self.watcher.refused(group, reason)
         if is_last:
             self.do_halt(reason)
 
     def do_renamed(self, group: str, view: View, returned: Sequence[bytes], numbered: int, shift: int) -> None:
         self.calls.append((self._world.renamed, (self, group, view.group, shift)))
-        if self.watcher is not None:
-            self.watcher.renamed(group, view, returned, numbered)
+        self.watcher.renamed(group, view, returned, numbered)
 
     def do_invited(self, invitation: Invitation) -> None:
         self.calls.append((self._answer, (invitation,)))
 
     def do_stable(self, group: str, rank: int) -> None:
-        if self.watcher is not None:
-            self.watcher.stable(group, rank)
+        self.watcher.stable(group, rank)
 
     def do_admitted(self, group: str, stream: str) -> None:
-        if self.watcher is not None:
-            self.watcher.admitted(group, stream)
+        self.watcher.admitted(group, stream)
         self.calls.append((self.offer, (group,)))
 
     def do_rejected(self, group: str, stream: str, reason: Reason) -> None:
-        if self.watcher is not None:
-            self.watcher.rejected(group, stream, reason)
+        self.watcher.rejected(group, stream, reason)
 
     def do_spawn(self, name: str, procedure: Procedure) -> None:
         assert self.memory is not None
@@ -416,7 +353,7 @@ class SimHost(Process):
     def note(self, kind: str, detail: dict[str, Any] | None = None) -> None:
         """Writes a row outside turns: start, fault, end."""
         if self.alive:
-            self._write(kind, detail=detail or None)
+            self._write(kind, None, None, None, detail or None)
 
     def write_note(self, group: str, sender: str | None, seq: int | None, detail: dict[str, Any]) -> None:
         """A row of the application's own."""
@@ -427,20 +364,11 @@ class SimHost(Process):
         if self._world.accept_rows:
             start = len(self.rows)
             self.read_clock()
-            view, local, now = self.views.get(group), self.local, self.now
-            for payload in payloads:
-                digest, size = crc32(payload), len(payload)
-                self.rows.append(("accept", local, now, group, view, self.me, None, None, None, digest, size, None))
+            common = ("accept", self.local, self.now, group, self.views.get(group), self.me, None, None, None)
+            self.rows += [(*common, crc32(payload), len(payload), None) for payload in payloads]
             self._pay(start)
 
-    def _write(
-        self,
-        kind: str,
-        group: str | None = None,
-        sender: str | None = None,
-        seq: int | None = None,
-        detail: dict[str, Any] | None = None,
-    ) -> None:
+    def _write(self, kind: str, group: str | None, sender: str | None, seq: int | None, detail: dict[str, Any] | None) -> None:
         self.read_clock()
         view = self.views.get(group) if group is not None else None
         self.do_row(kind, group, view, sender, seq, None, {"detail": detail} if detail is not None else None)
@@ -462,11 +390,7 @@ class SimHost(Process):
 
     def crash(self, detail: dict[str, Any], text: str = "by a fault") -> None:
         """Crashes between two events."""
-        if self.alive:
-            start = len(self.rows)
-            self.read_clock()
-            self._crash(text, detail)
-            self._pay(start)
+        self._stop_now("crashed", Reason("exception", text), {"by": "fault", **detail})
 
     def crash_inside(self, detail: dict[str, Any]) -> None:
         """Crashes in the course of a turn: what it has asked for so far is performed, and nothing more."""
@@ -475,11 +399,14 @@ class SimHost(Process):
 
     def lose_disk(self) -> None:
         """Its history cannot be written any more: it halts, as a live process does. Nothing of this turn is lost here."""
+        text = "its trace cannot be written: the disk is full"
+        self._stop_now("halted", Reason("exception", text), {"by": "host", "reason": "trace", "text": text})
+
+    def _stop_now(self, state: EndState, reason: Reason, detail: dict[str, Any]) -> None:
         if self.alive:
             start = len(self.rows)
             self.read_clock()
-            text = "its trace cannot be written: the disk is full"
-            self._stop("halted", Reason("exception", text), {"by": "host", "reason": "trace", "text": text})
+            self._stop(state, reason, detail)
             self._pay(start)
 
     def _crash(self, text: str, detail: dict[str, Any]) -> None:
@@ -487,7 +414,7 @@ class SimHost(Process):
 
     def _stop(self, state: EndState, reason: Reason, detail: dict[str, Any]) -> None:
         self._send_off()
-        self.do_row("crash", None, extra={"detail": detail})
+        self.do_row("crash", None, None, None, None, None, {"detail": detail})
         self._die(state, reason)
 
     def _die(self, state: EndState, reason: Reason) -> None:
@@ -499,8 +426,7 @@ class SimHost(Process):
         self.queues.clear()
         self.streams.clear()
         self._world.stopped(self)
-        if self.watcher is not None:
-            self.watcher.stopped(state, reason)
+        self.watcher.stopped(state, reason)
 
     # --- an application that takes nothing for a while ----------------------------------------------------------------
 
@@ -527,7 +453,7 @@ class SimHost(Process):
         self.post(self.turn, method, *arguments)
 
     def enter(self, group: str, how: Any) -> None:
-        """Asks the engine to join a group, and offers what waits there."""
+        """Asks the engine to join a group, and offers the messages that wait there."""
         self._enter(group)
         self.later(self._join, group, how)
         self.offer(group)
@@ -549,7 +475,7 @@ class SimHost(Process):
         """An engine's turn for the application, which may take its processor a while."""
         if self.work:
             cost, self.work = self.work, 0
-            self.processor.work(cost, self.turn, method, argument)
+            self.processor.post(self.turn, method, argument, cost=cost)
             self.refresh()
         elif self.special:
             self.later(method, argument)
@@ -565,9 +491,8 @@ class SimHost(Process):
 
     def refresh(self) -> None:
         """Works out whether the kernel may hand packets straight to the engine."""
-        self.special = bool(
-            not self.alive or not self.processor.ordinary or self.countdown or self.omissions or not self.clock_.exact
-        )
+        ordinary = self.alive and self.processor.ordinary and self.clock_.exact
+        self.special = not ordinary or bool(self.countdown or self.omissions)
 
     def post(self, function: Callable[..., None], *arguments: Any) -> None:
         """Does something as soon as the processor is free."""
@@ -614,7 +539,7 @@ class SimHost(Process):
 
     def arrive_own(self, packet: Any) -> None:
         """A packet to oneself: an ordinary event, but not the network's: it costs no receiving and takes no buffer."""
-        self.post(self._receive_own, packet)
+        self.post(self._event, self.receive, self.me, packet)
 
     def expire(self, timer: Timer) -> None:
         """A timer has come due (called by the timers)."""
@@ -625,23 +550,18 @@ class SimHost(Process):
             self.turn(self.engine.expire, timer)
 
     def _receive(self, source: str, packet: Any) -> None:
-        kernel = self.kernel
-        kernel.events += 1
-        kind = packet.__class__
-        kernel.interrupts[kind] = kernel.interrupts.get(kind, 0) + 1
-        self.turn(self.receive, source, packet)
-        self.count_down()
-
-    def _receive_own(self, packet: Any) -> None:
-        self.kernel.events += 1
-        self.turn(self.receive, self.me, packet)
-        self.count_down()
+        interrupts, kind = self.kernel.interrupts, packet.__class__
+        interrupts[kind] = interrupts.get(kind, 0) + 1
+        self._event(self.receive, source, packet)
 
     def _expire(self, timer: Timer) -> None:
         if self.timers.take_due(timer):
-            self.kernel.events += 1
-            self.turn(self.engine.expire, timer)
-            self.count_down()
+            self._event(self.engine.expire, timer)
+
+    def _event(self, method: Callable[..., object], *arguments: Any) -> None:
+        self.kernel.events += 1
+        self.turn(method, *arguments)
+        self.count_down()
 
     def count_down(self) -> None:
         """An event was handled: perhaps it was the last before a crash."""
@@ -660,15 +580,13 @@ class SimHost(Process):
         self.last_route = None
 
     def _route(self, to: tuple[str, ...]) -> Route:
-        route = self._routes.get(to)
-        if route is None:
-            route = self._routes[to] = self._network.route(self, to)
+        if to not in self._routes:
+            self._routes[to] = self._network.route(self, to)
         self._to = to
-        self.last_route = route
+        self.last_route = route = self._routes[to]
         return route
 
     def _route_over(self, over: tuple[int, tuple[str, ...]]) -> Route:
-        route = self._routes_over.get(over)
-        if route is None:
-            route = self._routes_over[over] = self._lans[over[0]].route(self, over[1])
-        return route
+        if over not in self._routes_over:
+            self._routes_over[over] = self._lans[over[0]].route(self, over[1])
+        return self._routes_over[over]

@@ -30,12 +30,9 @@ if TYPE_CHECKING:
     from .host import SimHost
     from .sends import SendTimes
 
-HOUSEKEEPING: Final = 512
-"""Heap entries between two rounds of housekeeping (flushing the trace, reporting progress)."""
-STANDSTILL: Final = 1_000_000
-"""So many heap entries at one instant mean that virtual time will never go on."""
-COLLECT: Final = 2_000_000
-"""Heap entries between two collections of cyclic garbage; engines make next to none."""
+HOUSEKEEPING: Final = 512  # heap entries between two rounds of housekeeping (flushing the trace, reporting progress)
+STANDSTILL: Final = 1_000_000  # heap entries at one instant after which virtual time counts as stuck
+COLLECT: Final = 2_000_000  # heap entries between two collections of cyclic garbage; engines make next to none
 
 Event = tuple[int, int, Any, Any, Any]
 
@@ -43,20 +40,16 @@ Event = tuple[int, int, Any, Any, Any]
 class Kernel:
     """The event heap and virtual time in ns."""
 
-    __slots__ = ("events", "heap", "interrupts", "now", "order", "running", "sends", "steps")
+    __slots__ = ("events", "heap", "interrupts", "now", "order", "running", "sends")
 
     def __init__(self) -> None:
         self.now = 0
-        self.sends: SendTimes
-        """The rows of the latest delivery; set by the simulation."""
+        self.sends: SendTimes  # the rows of the latest delivery; set by the simulation
         self.heap: list[Event] = []
         self.order = count()
         self.running = False
-        self.events = 0
-        """Packet arrivals and timers that engines handled."""
-        self.interrupts: dict[type, int] = {}
-        """Packet arrivals that engines handled, by type of packet."""
-        self.steps = 0
+        self.events = 0  # packet arrivals and timers that engines handled
+        self.interrupts: dict[type, int] = {}  # packet arrivals that engines handled, by type of packet
 
     def at(self, time: int, function: Callable[[Any], None], argument: Any = None) -> None:
         """Calls ``function(argument)`` at that time, or now if it has passed."""
@@ -70,8 +63,8 @@ class Kernel:
         self.running = False
 
     def run(self, housekeeping: Callable[[], None]) -> None:
-        """Handles events until somebody stops it. Young garbage collections are off meanwhile: they would look again
-        and again at the rows of the trace, which are no garbage."""
+        """Handles events until it is stopped. Young garbage collections are off meanwhile: they would go through the rows of the
+        trace, which are no garbage, again and again."""
         if self.running:
             raise ProtocolError("the simulation is running already; a callback must not run it again")
         self.running = True
@@ -85,12 +78,8 @@ class Kernel:
                 gc.enable()
 
     def _loop(self, housekeeping: Callable[[], None]) -> None:
-        heap = self.heap
-        sends = self.sends
-        pop = heappop
-        interrupts = self.interrupts
-        steps = 0
-        last_time = -1
+        heap, sends, pop, interrupts = self.heap, self.sends, heappop, self.interrupts
+        steps, last_time = 0, -1
         while True:
             now, _, targets, first, second = pop(heap)
             self.now = now

@@ -1,35 +1,36 @@
-"""Common memory in the simulator: modules, mailboxes, the mailbox server, and the procedures that use them.
+"""Shared memory in the simulator: modules, mailboxes, the mailbox server, and the procedures that use them.
 
 Theory of operation
 -------------------
 **Procedures.** A procedure (:mod:`.core.memory`) is resumed in a turn of its host: what it asks of the host until its next
-request is applied like what an engine asks for. A request is one entry in the kernel's heap, which resumes the procedure when
-it is over. An operation has its effect at the instant at which it is over, in the same turn in which the procedure gets the
-result, and counts as an event of the process. So a process can crash between any two operations, and one that crashes while an
-operation is under way has not done it.
+request is applied like what an engine asks for. A request is one entry in the kernel's heap, which resumes the procedure when it
+is over. An operation has its effect at the instant at which it is over, in the turn in which the procedure gets the result, and
+counts as an event of the process. So a process can crash between any two operations, and one that crashes during an operation has
+not done it.
 
 **Time.** An operation takes what is drawn for it in [0, bound] x ``share``, and longer if its process is ``slow``. With
 ``service`` a module does one operation at a time: the last part of an operation, of that length, needs the module for itself and
 waits for it in order of arrival. Waits end when the process's clock shows their time; a clock that is set ends them earlier or
-later. A nap that names no mailbox is a wait. One that does ends with the first news in it that its procedure has not seen, which
-costs nothing as long as there is none: news that came between the procedure's last operation there and the nap end it at once,
-and what a nap was ended by counts as seen. An operation that finds its module crashed is no news.
+later. A nap that names no mailbox is a wait. One that does ends with the first news in it that its procedure has not seen: news
+that came between the procedure's last operation there and the nap end it at once, and what ended a nap counts as seen. An
+operation that finds its module crashed is no news.
 
 **Late.** ``due`` is when a procedure's last request ought to have ended. An operation is late if it is over more than its bound
-after that. Of a process that does nothing for a while (a pause, a busy processor), an operation that was begun has its effect
-even so; it is late if its result is seen so long after it was due, and a wait is late if the procedure goes on at all after its
-end. What is late is written into the trace as a timing fault, once, unless the protocol does not mind.
+after that. An operation that a process has begun has its effect even if the process then does nothing for a while (a pause, a
+busy processor); it is late if its result is seen too long after it was due, and a wait is late if the procedure goes on at all
+after its end. What is late is written into the trace as a timing fault, once, unless the protocol does not mind.
 
-**Failures.** The process membership service knows who has crashed or was halted and tells all others after ``detection``, or as
-soon as somebody reports it; those whom it was connected for (``Connect.process``) have failed with it. Who starts later is told
-as well, because there may be nobody left who cleans up.
+**Failures.** The process membership service knows which processes have crashed or were halted and tells all others after
+``detection``, or as soon as a process reports it; those that it was connected for (``Connect.process``) have failed with it. A
+process that starts later is told as well, because it may be the only one left to clean up.
 
-**Nodes.** Where processes are on nodes, each has all of this for itself: a :class:`SimMemory`. A node that crashes as a whole
-forgets what was in it; of its modules, those that had crashed stay so.
+**Nodes.** Where processes are on nodes, each node has a :class:`SimMemory` of its own. A node that crashes as a whole forgets
+what was in it; of its modules, those that had crashed stay so.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -63,9 +64,6 @@ Watch: TypeAlias = "Callable[[SimHost, Operate, SimMemory], None]"
 """Looks at the memory of a node after an operation, when its process has seen the result."""
 
 
-# --- mailboxes --------------------------------------------------------------------------------------------------------
-
-
 class SimCopy:
     """One copy of a mailbox."""
 
@@ -76,8 +74,7 @@ class SimCopy:
         self._header = Header()
         self._connections: dict[int, Connection] = {}
         self._entries: dict[int, Entry] = {}
-        self._there: dict[int, Entry] = {}
-        """The entries that are not removed."""
+        self._there: dict[int, Entry] = {}  # the entries that are not removed
         self._sorted: tuple[tuple[int, Entry], ...] | None = ()
         self._data: dict[int, bytes] = {}
 
@@ -138,9 +135,7 @@ class SimCopy:
 
 
 class SimMailbox:
-    """A mailbox: its copies, and who is connected to it, by place, in the order in which they were."""
-
-    __slots__ = ("copies", "epoch", "layout", "places")
+    """A mailbox: its copies, and the processes connected to it, by place, in the order in which they connected."""
 
     def __init__(self, layout: Layout, epoch: int) -> None:
         self.layout = layout
@@ -206,46 +201,33 @@ class SimMailboxServer:
         del self.mailboxes[name]
 
 
-# --- procedures -------------------------------------------------------------------------------------------------------
-
-
+@dataclasses.dataclass(slots=True)
 class _Module:
     """A memory module, which does one operation at a time."""
 
-    __slots__ = ("crashed", "free_at")
-
-    def __init__(self) -> None:
-        self.crashed = False
-        self.free_at = 0
+    crashed: bool = False
+    free_at: int = 0
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class _Running:
     """A procedure that runs."""
 
-    __slots__ = ("began", "due", "host", "name", "random", "request", "seen", "send", "since", "token")
-
-    def __init__(self, host: SimHost, name: str, procedure: Procedure, now: int, random: Random) -> None:
-        self.host = host
-        self.name = name
-        self.send = procedure.send
-        self.random = random
-        self.request: Any = None
-        self.began = now
-        self.since = now
-        """When the request that is under way was due."""
-        self.due = now
-        """When the last request ought to have ended."""
-        self.token = 0
-        """Changes when a wait is begun or moved, so that older entries in the heap are void."""
-        self.seen: dict[str, int] = {}
-        """How many news there had been in each mailbox when it last looked."""
+    host: SimHost
+    name: str
+    send: Callable[[Any], Any]
+    random: Random
+    began: int
+    since: int  # when the request that is under way was due
+    due: int  # when the last request ought to have ended
+    request: Any = None
+    token: int = 0  # changes when a wait is begun or moved, so that older entries in the heap are void
+    seen: dict[str, int] = dataclasses.field(default_factory=dict)  # the number of news in each mailbox when it last looked
 
 
 class SimMemory:
-    """All modules of a node, the mailboxes in them, and everything that runs on them.
-
-    ``timely``: what is late is a timing fault. ``watch`` is called after every operation.
-    """
+    """All modules of a node, the mailboxes in them, and everything that runs on them. ``timely``: what is late is a timing fault.
+    ``watch`` is called after every operation. ``send_length``: see ``Placement.send_length``."""
 
     def __init__(
         self,
@@ -259,7 +241,6 @@ class SimMemory:
         watch: Watch | None = None,
         send_length: Callable[[Operate, int], int | None] = lambda operation, copies: None,
     ) -> None:
-        """``send_length``: see ``Placement.send_length``."""
         self.node = node
         self._kernel = kernel
         self._settings = settings
@@ -268,43 +249,34 @@ class SimMemory:
         self._timely = timely
         self._watch = watch
         self._send_length = send_length
-        self._hosts: dict[str, SimHost] = {}
-        """Every process that has started here, those that are no more among them."""
+        self._hosts: dict[str, SimHost] = {}  # every process that has started here, also those that have stopped
         self._modules = tuple(_Module() for _ in range(layout.copies))
         self.server = SimMailboxServer()
-        self._running: dict[str, dict[_Running, None]] = {}
-        """The procedures of each process."""
+        self._running: dict[str, dict[_Running, None]] = {}  # the procedures of each process
         self._random: dict[str, Random] = {}
-        self._slow: dict[str, tuple[int, int]] = {}
-        """Of processes that are slow: until when, and by how much."""
-        self._dying: dict[str, int] = {}
-        """Of processes that die while they send: how many operations they still do."""
-        self._told: dict[str, Failure] = {}
-        """Failures that everybody knows of."""
-        self._acting: dict[str, SimHost] = {}
-        """Processes that are elsewhere, and who is connected for them: they fail with him."""
-        self._news: dict[str, int] = {}
-        """How many news there have been in each mailbox."""
-        self._napping: dict[str, dict[_Running, None]] = {}
-        """Procedures that wait for news, by mailbox."""
+        self._slow: dict[str, tuple[int, int]] = {}  # of processes that are slow: until when, and by how much
+        self._dying: dict[str, int] = {}  # of processes that die while they send: how many operations they still do
+        self._told: dict[str, Failure] = {}  # failures that all processes know of
+        self._acting: dict[str, SimHost] = {}  # processes elsewhere, and the host connected for each: they fail with it
+        self._news: dict[str, int] = {}  # the number of news in each mailbox
+        self._napping: dict[str, dict[_Running, None]] = {}  # procedures that wait for news, by mailbox
 
     # --- what hosts and faults ask for ---
 
     def begin(self, host: SimHost, name: str, procedure: Procedure) -> None:
         """Runs a procedure, from now on."""
-        random = self._random.get(host.me)
-        if random is None:
-            random = self._random[host.me] = Random(f"{self._seed}/memory/{host.me}")
-        running = _Running(host, name, procedure, self._kernel.now, random)
+        if host.me not in self._random:
+            self._random[host.me] = Random(f"{self._seed}/memory/{host.me}")
+        now = self._kernel.now
+        running = _Running(host, name, procedure.send, self._random[host.me], now, now, now)
         self._running.setdefault(host.me, {})[running] = None
         self._resume(running)
 
     def crash_module(self, number: int) -> bool:
         """A module (counted from 1) crashes, with every copy in it; False: it had crashed before."""
-        module = self._modules[number - 1]
-        was_alive = not module.crashed
-        module.crashed = True
-        return was_alive
+        had_crashed = self._modules[number - 1].crashed
+        self._modules[number - 1].crashed = True
+        return not had_crashed
 
     @property
     def working(self) -> tuple[int, ...]:
@@ -312,23 +284,25 @@ class SimMemory:
         return tuple(number for number, module in enumerate(self._modules, 1) if not module.crashed)
 
     def lose_all(self) -> None:
-        """The node has crashed: nothing is left of what was in it, and nobody who comes back knows who was there."""
+        """The node has crashed: its memory is lost, and so is the record of the processes that were there."""
         self.server.mailboxes.clear()
         for known in (self._hosts, self._told, self._acting):
             known.clear()
 
     def slow_down(self, host: SimHost, until: int, delay: int) -> None:
-        """Operations of this process take so much longer for a while."""
+        """Operations of this process take longer by ``delay`` until a time."""
         self._slow[host.me] = (until, delay)
 
     def calm(self) -> None:
-        """Nobody is slow any more."""
+        """No process is slow any more."""
         self._slow.clear()
 
     def clock_was_set(self, host: SimHost) -> None:
         """Waits of a process end when its clock, as it is now, shows their time."""
         for running in self._running.get(host.me, ()):
-            if running.request.__class__ is Until or (running.request.__class__ is Nap and not self._is_roused(running)):
+            request, kind = running.request, running.request.__class__
+            roused = kind is Nap and request.mailbox and running not in self._napping.get(request.mailbox, ())
+            if kind is Until or (kind is Nap and not roused):
                 self._arm(running)
                 running.due = max(running.due, self._kernel.now)
 
@@ -348,7 +322,7 @@ class SimMemory:
             self._kernel.at(self._kernel.now + self._settings.detection, self._tell_newcomer, host)
 
     def reported(self, reporter: SimHost, process: str) -> None:
-        """Somebody thinks that a process has failed."""
+        """A process reports that another seems to have failed."""
         if process in self._told:
             _notice(reporter, self._told[process])
             return
@@ -361,7 +335,7 @@ class SimMemory:
             return
         actor = self._acting.get(host.me)
         if actor is not None and actor.alive:
-            # Who is connected for it stops what it does for it, and clears up; before that nobody else may.
+            # The process connected for it stops acting for it, and cleans up; before that no other process may.
             _notice(actor, Failure(host.me, host.end.reason))
             return
         names = {host.me: host.end.reason}
@@ -412,19 +386,22 @@ class SimMemory:
         running.host.defer(self._begin, running)
 
     def _begin(self, running: _Running) -> None:
-        request = running.request
+        request, kernel = running.request, self._kernel
         kind = request.__class__
-        kernel = self._kernel
         if kind is Operate:
-            now = running.began = kernel.now
+            running.began = kernel.now
             duration = self._duration(running, request.bound)
             if self._service:
-                kernel.at(now + max(0, duration - self._service), self._arrive, running)
+                kernel.at(kernel.now + max(0, duration - self._service), self._arrive, running)
             else:
-                kernel.at(now + duration, self._complete, running)
-        elif kind is Nap and request.mailbox:
-            self._nap(running, request.mailbox)
+                kernel.at(kernel.now + duration, self._complete, running)
         elif kind is Until or kind is Nap:
+            mailbox = request.mailbox if kind is Nap else ""
+            if mailbox and self._news.get(mailbox, 0) > running.seen.get(mailbox, 0):
+                self._rouse(running, mailbox)
+                return
+            if mailbox:
+                self._napping.setdefault(mailbox, {})[running] = None
             self._arm(running)
         else:
             kernel.at(kernel.now, self._serve, running)
@@ -446,13 +423,6 @@ class SimMemory:
             running.request = None
             self._resume(running)
 
-    def _nap(self, running: _Running, mailbox: str) -> None:
-        if self._news.get(mailbox, 0) > running.seen.get(mailbox, 0):
-            self._rouse(running, mailbox)
-        else:
-            self._napping.setdefault(mailbox, {})[running] = None
-            self._arm(running)
-
     def _rouse(self, running: _Running, mailbox: str) -> None:
         """Ends a nap now: there is news."""
         running.seen[mailbox] = self._news[mailbox]
@@ -460,39 +430,24 @@ class SimMemory:
         running.due = max(running.since, self._kernel.now)
         self._kernel.at(self._kernel.now, self._wake, (running, running.token))
 
-    def _is_roused(self, running: _Running) -> bool:
-        mailbox = running.request.mailbox
-        return bool(mailbox) and running not in self._napping.get(mailbox, ())
-
     def _napped(self, running: _Running) -> None:
         request = running.request
         if request.__class__ is Nap and request.mailbox:
             self._napping.get(request.mailbox, {}).pop(running, None)
 
-    def _tell_news(self, mailbox: str) -> None:
-        self._news[mailbox] = self._news.get(mailbox, 0) + 1
-        for running in self._napping.pop(mailbox, ()):
-            self._rouse(running, mailbox)
-
     # operations
 
     def _duration(self, running: _Running, bound: int) -> int:
-        settings = self._settings
-        most = bound if settings.share == 1.0 else int(bound * settings.share)
-        kind = settings.duration
+        kind, share = self._settings.duration, self._settings.share
+        most = bound if share == 1.0 else int(bound * share)
         if kind == "uniform":
             duration = int(running.random.random() * (most + 1))
-        elif kind == "max":
-            duration = most
-        elif kind == "min":
-            duration = 0
-        else:
+        elif kind == "extremes":
             duration = most if running.random.random() < 0.5 else 0
-        if self._slow:
-            until, delay = self._slow.get(running.host.me, (0, 0))
-            if self._kernel.now < until:
-                duration += delay
-        return duration
+        else:
+            duration = most if kind == "max" else 0
+        until, delay = self._slow.get(running.host.me, (0, 0))
+        return duration + (delay if self._kernel.now < until else 0)
 
     def _arrive(self, running: _Running) -> None:
         """An operation needs the module for itself."""
@@ -507,9 +462,7 @@ class SimMemory:
             return
         self._kernel.events += 1
         request = running.request
-        if not host.special:
-            host.turn(self._operate, running)
-        elif host.processor.busy:
+        if host.special and host.processor.busy:
             host.turn(self._operate_behind, running)
         else:
             host.turn(self._operate, running)
@@ -541,7 +494,9 @@ class SimMemory:
         now = host.now
         result = FAILED if self._modules[request.copy].crashed else request.step(mailbox.copies[request.copy])
         if request.news and result is not FAILED:
-            self._tell_news(request.mailbox)
+            self._news[request.mailbox] = self._news.get(request.mailbox, 0) + 1
+            for waiting in self._napping.pop(request.mailbox, ()):
+                self._rouse(waiting, request.mailbox)
         running.seen[request.mailbox] = self._news.get(request.mailbox, 0)
         if self._settings.operations:
             detail = {"operation": request.name, "copy": request.copy, "began": running.began, "failed": result is FAILED}
@@ -566,12 +521,10 @@ class SimMemory:
             host.crash_inside({"mid_broadcast": True, "operation": request.name, "copy": request.copy})
 
     def _note_late(self, running: _Running, operation: str, copy: int | None, took: int, bound: int) -> None:
-        if not self._timely:
-            return
-        detail: dict[str, Any] = {"fault": "timing", "timing": True, "operation": operation}
-        if copy is not None:
-            detail["copy"] = copy
-        running.host.note_inside("fault", {**detail, "took_ns": took, "bound_ns": bound})
+        if self._timely:
+            where = {} if copy is None else {"copy": copy}
+            detail = {"fault": "timing", "timing": True, "operation": operation, **where, "took_ns": took, "bound_ns": bound}
+            running.host.note_inside("fault", detail)
 
     # the server
 
@@ -580,13 +533,10 @@ class SimMemory:
         if not host.alive:
             return
         running.due = self._kernel.now
-        if request.__class__ is Disconnect:
-            if self._may_disconnect(host, request.process):
+        if request.__class__ is not Connect:
+            if request.__class__ is Disconnect and self._may_disconnect(host, request.process):
                 self.server.disconnect(request.mailbox, request.place, request.process)
-            self._resume(running)
-            return
-        if request.__class__ is Directory:
-            self._resume(running, self.server.directory())
+            self._resume(running, self.server.directory() if request.__class__ is Directory else None)
             return
         self._drop_stale(request.mailbox)
         if request.mailbox not in self.server.mailboxes:
@@ -602,8 +552,8 @@ class SimMemory:
         return self._timely or other is None or other is host or not other.alive
 
     def _drop_stale(self, name: str) -> None:
-        """Where being late is no failure, a mailbox is made anew for who finds that all who were connected have stopped: so does
-        a live mailbox server. With time-outs whatever they left behind is waited for."""
+        """Where being late is no failure, a mailbox whose processes have all stopped is made anew, as by a live mailbox server.
+        With timeouts, what they left behind is waited for."""
         mailbox = self.server.mailboxes.get(name)
         if mailbox is None or self._timely or not mailbox.places:
             return

@@ -2,12 +2,11 @@
 
 Theory of operation
 -------------------
-A host asks for a :class:`Route` for each set of destinations and keeps it until the network changes. If nothing can
-happen to a packet on the way (no rates, no faults, no bandwidth, the same constant delay on every link) the route is
-*fast*: one heap entry carries the packet to all destinations and nothing is drawn at random. Otherwise each copy goes
-through, in this order: the sender's processor, the medium (one for all, or one a link), cuts and partitions, loss,
-corruption, delay, reordering, duplication. Faults apply when a packet leaves: what is under way when a link is cut
-still arrives.
+A host asks for a :class:`Route` for each set of destinations and keeps it until the network changes. If nothing can happen to a
+packet on the way (no rates, no faults, no bandwidth, the same constant delay on every link) the route has a ``delay``: one heap
+entry carries the packet to all destinations and nothing is drawn at random. Otherwise each copy goes through, in this order: the
+sender's processor, the medium (one for all, or one a link), cuts and partitions, loss, corruption, delay, reordering,
+duplication. Faults apply when a packet leaves: what is under way when a link is cut still arrives.
 
 A shared medium is a queue, unless it has a ``slot``: then stations that wait for it at once collide, and who gets it has
 lost as many slots as Metcalfe and Boggs expect for so many stations (:func:`contention`).
@@ -19,9 +18,8 @@ that name the process as source or target apply to it. Partitions and the networ
 Links are between processes, not incarnations: ``p3#1`` has the links of ``p3``. Sizes matter only with a bandwidth:
 encoded bytes in wire mode, else the bytes of messages in the packet plus :data:`ESTIMATED_OVERHEAD`.
 
-**Several.** Where a protocol has several networks (``Placement.lans``), each is a :class:`SimNetwork` with the same settings
-and its own medium and links; :class:`Networks` is all of them. Faults that name processes are on all, one of kind ``lan`` is on
-one.
+**Several.** Where a protocol has several networks (``Placement.lans``), each is a :class:`SimNetwork` with the same settings and
+its own medium and links; :class:`Networks` is all of them. Faults that name processes are on all, one of kind ``lan`` is on one.
 """
 
 from __future__ import annotations
@@ -52,7 +50,6 @@ class Codec(Protocol):
     """Packets to bytes and back (``wire.Codec``)."""
 
     def encode(self, packet: Packet) -> bytes: ...
-
     def decode(self, data: bytes) -> Packet: ...
 
 
@@ -68,40 +65,27 @@ class Counters:
     by_type: dict[type, int] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Route:
     """Where packets to one set of destinations go: ``names`` those over the network, ``others`` those that are not the sender,
     ``own`` whether the sender gets one without the network."""
 
-    __slots__ = ("cost", "delay", "fast", "hosts", "names", "others", "own")
-
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        others: tuple[str, ...],
-        own: bool,
-        hosts: tuple[SimHost, ...],
-        delay: int | None,
-        cost: int,
-    ) -> None:
-        self.names = names
-        self.others = others
-        self.own = own
-        self.hosts = hosts
-        self.fast = delay is not None
-        self.delay = delay or 0
-        self.cost = cost
+    names: tuple[str, ...]
+    others: tuple[str, ...]
+    own: bool
+    hosts: tuple[SimHost, ...]
+    delay: int | None  # of every packet, if the route is fast; None: packets differ
+    cost: int
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class _Path:
     """One direction of one link, with the faults that are on it now."""
 
-    __slots__ = ("added", "blocked", "link", "loss")
-
-    def __init__(self, link: Link, blocked: bool, added: int, loss: float) -> None:
-        self.link = link
-        self.blocked = blocked
-        self.added = added
-        self.loss = loss
+    link: Link
+    blocked: bool
+    added: int
+    loss: float
 
     @property
     def plain_delay(self) -> int | None:
@@ -120,34 +104,27 @@ class SimNetwork:
         self, settings: Network, kernel: Kernel, random: Random, codec: Codec | None, *, loopback: bool = False, number: int = 1
     ) -> None:
         self.settings = settings
-        self.number = number
-        """Which it is of several, counted from 1."""
+        self.number = number  # which it is of several, counted from 1
         self._loopback = loopback
         self.counters = Counters()
         self.hosts: dict[str, SimHost] = {}
-        self._routed: dict[SimHost, None] = {}
-        """Processes that keep routes."""
+        self._routed: dict[SimHost, None] = {}  # processes that keep routes
         self._kernel = kernel
         self._random = random
         self._codec = codec if settings.wire else None
         self._calm = False
         self._faults: list[Fault] = []
         self._paths: dict[tuple[str, str], _Path] = {}
-        self._alike: _Path | None = None
-        """The path of every link, where all are alike."""
+        self._alike: _Path | None = None  # the path of every link, where all are alike
         self._link_free: dict[tuple[str, str], int] = {}
         self._cores = cores(settings.machines)
         self._medium_free = 0
-        self._claims: deque[int] = deque()
-        """When those that have claimed the medium get it, as far as that lies ahead."""
-        self._outgoing: dict[str, deque[int]] = {}
-        """When a process's packets get the medium, as far as that lies ahead."""
+        self._claims: deque[int] = deque()  # when those that have claimed the medium get it, as far as that lies ahead
+        self._outgoing: dict[str, deque[int]] = {}  # when a process's packets get the medium, as far as that lies ahead
 
     def core(self, place: str) -> Core:
         """What a new incarnation of a process runs on: its machine's, or one of its own."""
         return self._cores.get(place) or Core()
-
-    # --- sending ------------------------------------------------------------------------------------------------------
 
     def route(self, host: SimHost, to: tuple[str, ...]) -> Route:
         """Works out a route; valid until :meth:`changed`, when its host forgets it."""
@@ -167,8 +144,7 @@ class SimNetwork:
         first = self._path(host.place, hosts[0].place).plain_delay
         if self._alike is not None:
             return first
-        delays = [first, *(self._path(host.place, target.place).plain_delay for target in hosts[1:])]
-        return delays[0] if delays.count(delays[0]) == len(delays) else None
+        return first if all(self._path(host.place, target.place).plain_delay == first for target in hosts[1:]) else None
 
     def send(self, host: SimHost, route: Route, packet: Any) -> int:
         """Sends a packet along a route; returns how many packets that is on the network."""
@@ -180,7 +156,7 @@ class SimNetwork:
             counters.by_type[kind] = counters.by_type.get(kind, 0) + cost
             if len(route.others) > 1:
                 counters.broadcasts += 1
-        if route.fast:
+        if route.delay is not None:
             if route.hosts:
                 heappush(kernel.heap, (kernel.now + route.delay, next(kernel.order), route.hosts, host.me, packet))
         elif route.names:
@@ -200,25 +176,21 @@ class SimNetwork:
 
     def _transmit(self, host: SimHost, names: tuple[str, ...], packet: Any) -> None:
         data = self._codec.encode(packet) if self._codec is not None else None
-        settings = self.settings
         arrivals: dict[int, list[tuple[SimHost, Any]]] = {}
         leaves = -1
         for name in names:
-            if leaves < 0 or not settings.broadcast:
+            if leaves < 0 or not self.settings.broadcast:
                 leaves = self._leave(host, packet, data)
             target = self.hosts.get(name)
             if target is not None:
                 self._copy(host, target, packet, data, leaves, arrivals)
         for time, copies in arrivals.items():
-            self._push(time, copies, host.me)
-
-    def _push(self, time: int, copies: list[tuple[SimHost, Any]], source: str) -> None:
-        """Copies that arrive at one instant are one heap entry, unless each is a packet of its own (wire mode)."""
-        if self._codec is None:
-            self._kernel.arrive(time, tuple(target for target, _ in copies), source, copies[0][1])
-        else:
-            for target, packet in copies:
-                self._kernel.arrive(time, (target,), source, packet)
+            # Copies that arrive at one instant are one heap entry, unless each is a packet of its own (wire mode).
+            if self._codec is None:
+                self._kernel.arrive(time, tuple(target for target, _ in copies), host.me, copies[0][1])
+            else:
+                for target, received in copies:
+                    self._kernel.arrive(time, (target,), host.me, received)
 
     def _leave(self, host: SimHost, packet: Any, data: bytes | None) -> int:
         """When a packet leaves its sender: after the processor, and the medium if there is one for all."""
@@ -256,13 +228,7 @@ class SimNetwork:
             host.processor.hold(waiting[-self.settings.outgoing - 1])
 
     def _copy(
-        self,
-        host: SimHost,
-        target: SimHost,
-        packet: Any,
-        data: bytes | None,
-        time: int,
-        arrivals: dict[int, list[tuple[SimHost, Any]]],
+        self, host: SimHost, target: SimHost, packet: Any, data: bytes | None, time: int, arrivals: dict[int, list[Any]]
     ) -> None:
         path = self._path(host.place, target.place)
         link = path.link
@@ -300,10 +266,7 @@ class SimNetwork:
         raise ProtocolError("a packet with flipped bits was decoded: the checksum of wire.Codec does not cover all of it")
 
     def _transmission(self, packet: Any, data: bytes | None, bandwidth: int) -> int:
-        size = len(data) if data is not None else estimated_size(packet)
-        return transmission_time(self.settings, size, bandwidth)
-
-    # --- links and faults ---------------------------------------------------------------------------------------------
+        return transmission_time(self.settings, estimated_size(packet) if data is None else len(data), bandwidth)
 
     def add(self, fault: Fault) -> None:
         """Puts a partition, cut, clog or loss on the network, or a crash of this one."""
@@ -312,11 +275,9 @@ class SimNetwork:
 
     def remove(self, fault: Fault) -> None:
         """Ends one; nothing happens if it was healed before."""
-        for index, active in enumerate(self._faults):
-            if active is fault:
-                del self._faults[index]
-                self.changed()
-                return
+        if any(active is fault for active in self._faults):
+            self._faults = [active for active in self._faults if active is not fault]
+            self.changed()
 
     def heal(self) -> None:
         self._faults.clear()
@@ -337,19 +298,15 @@ class SimNetwork:
     def _path(self, source: str, target: str) -> _Path:
         if self._alike is not None:
             return self._alike
-        key = (source, target)
-        path = self._paths.get(key)
+        path = self._paths.get((source, target))
         if path is None:
-            path = self._paths[key] = self._make_path(source, target)
+            link = link_between(self.settings, source, target)
+            if self._calm or (self._loopback and source == target):
+                link = without_rates(link)
+            path = self._paths[source, target] = _Path(link, *effect_of(self._faults, source, target))
             if not self.settings.link and not self._loopback and all(fault.kind == "lan" for fault in self._faults):
                 self._alike = path
         return path
-
-    def _make_path(self, source: str, target: str) -> _Path:
-        link = link_between(self.settings, source, target)
-        if self._calm or (self._loopback and source == target):
-            link = without_rates(link)
-        return _Path(link, *effect_of(self._faults, source, target))
 
 
 class Networks:
@@ -358,17 +315,9 @@ class Networks:
     def __init__(self, lans: Sequence[SimNetwork]) -> None:
         self.lans = tuple(lans)
         first = self.lans[0]
-        self.counters = first.counters
-        self.settings = first.settings
-        self._hosts = first.hosts
-        self._cores = first.core
+        self.counters, self.settings, self._hosts, self.core = first.counters, first.settings, first.hosts, first.core
         for lan in self.lans[1:]:
-            lan.counters = self.counters
-            lan.hosts = self._hosts
-
-    def core(self, place: str) -> Core:
-        """What a new incarnation of a process runs on."""
-        return self._cores(place)
+            lan.counters, lan.hosts = self.counters, self._hosts
 
     def connect(self, host: SimHost) -> None:
         """A process is there from now on."""
@@ -395,10 +344,10 @@ class Networks:
 
 
 def contention(stations: int) -> float:
-    """Slots that are lost on average before one of so many waiting stations has the medium for itself.
+    """Slots that are lost on average before one of this many waiting stations has the medium for itself.
 
-    Each tries in a slot with probability 1/stations, which is what the backoff of Ethernet strives for; a slot is won
-    with probability A = (1 - 1/stations) ** (stations - 1), and (1 - A)/A are lost before (Metcalfe and Boggs 1976).
+    Each tries in a slot with probability 1/stations, which is what the backoff of Ethernet strives for; a slot is won with
+    probability A = (1 - 1/stations) ** (stations - 1), and (1 - A)/A are lost before (Metcalfe and Boggs 1976).
 
     >>> contention(1), contention(2)
     (0.0, 1.0)
@@ -413,10 +362,8 @@ def estimated_size(packet: Any) -> int:
 
 
 def _message_bytes(value: Any) -> int:
-    if isinstance(value, Batch):
-        return len(value.body)
-    if isinstance(value, bytes):
-        return len(value)
+    if isinstance(value, Batch | bytes):
+        return len(value.body if isinstance(value, Batch) else value)
     if isinstance(value, list | tuple):
         return sum(_message_bytes(item) for item in value)
     if isinstance(value, msgspec.Struct):  # a part of a packet, such as a numbered entry with its batch

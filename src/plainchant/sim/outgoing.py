@@ -6,6 +6,7 @@ and programs all send by it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from ..core.model import Admit, Stream, UsageError
@@ -13,13 +14,11 @@ from ..core.queues import Waiting
 from .host import SimHost
 
 
+@dataclasses.dataclass(slots=True)
 class Outgoing:
     """The way out of one process."""
 
-    __slots__ = ("_host",)
-
-    def __init__(self, host: SimHost) -> None:
-        self._host = host
+    _host: SimHost
 
     def accept(self, group: str, payloads: Sequence[bytes]) -> bool:
         """Takes messages of the application into the queue; False if this process can send no more."""
@@ -38,10 +37,8 @@ class Outgoing:
         """Refuses a message that a process that only sends cannot send: it does not see when a fragment has arrived."""
         host = self._host
         if size > host.max_packet and host.only_sends:
-            raise UsageError(
-                f"{host.me} only sends, so its messages have at most {host.max_packet} bytes, not {size}: send less, give the "
-                f"protocol more room, or let it receive as well"
-            )
+            problem = f"{host.me} only sends, so its messages have at most {host.max_packet} bytes, not {size}"
+            raise UsageError(f"{problem}: send less, give the protocol more room, or let it receive as well")
 
     def _can_send(self, group: str) -> bool:
         return self._host.alive and group in self._host.entered and group not in self._host.leaving
@@ -72,23 +69,21 @@ class Outgoing:
         if waiting is None or waiting.released:
             raise UsageError(f"{me} has no stream {stream!r} in {group!r} now: ask for it, and send when it is admitted")
         if size > waiting.stream.size:
-            raise UsageError(
-                f"{me} sends {size} bytes in stream {stream!r}, whose messages have at most {waiting.stream.size}; send less, or "
-                f"ask for a stream of that size"
-            )
+            problem = f"{me} sends {size} bytes in stream {stream!r}, whose messages have at most {waiting.stream.size}"
+            raise UsageError(f"{problem}; send less, or ask for a stream of that size")
 
     def accept_in(self, group: str, stream: str, payload: bytes) -> bool:
         """Takes a message of a periodic stream that was admitted; False if this process can send no more there."""
         waiting = self._host.streams.find_admitted(group, stream)
         if not self._can_send(group) or waiting is None or waiting.released:
             return False
-        kernel = self._host.kernel
+        kernel, message = self._host.kernel, (group, stream, waiting, payload)
         arrival = waiting.arrival(kernel.now)
         waiting.coming += 1
         if arrival > kernel.now:
-            kernel.at(arrival, self._arrive, (group, stream, waiting, payload))
+            kernel.at(arrival, self._arrive, message)
         else:
-            self._arrive((group, stream, waiting, payload))
+            self._arrive(message)
         return True
 
     def _arrive(self, message: tuple[str, str, Waiting, bytes]) -> None:

@@ -11,6 +11,7 @@ queued there and the rest in its own inbox, so that they take turns.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -19,14 +20,12 @@ from ..scenario.model import Network
 from .kernel import Kernel
 
 
+@dataclasses.dataclass(slots=True)
 class Core:
     """What can do one thing at a time; ``free_at`` says when it has done all that it has begun or promised."""
 
-    __slots__ = ("free_at", "shared")
-
-    def __init__(self, shared: bool = False) -> None:
-        self.free_at = 0
-        self.shared = shared
+    shared: bool = False
+    free_at: int = 0
 
 
 def cores(machines: Iterable[Iterable[str]]) -> dict[str, Core]:
@@ -37,24 +36,13 @@ def cores(machines: Iterable[Iterable[str]]) -> dict[str, Core]:
 class Processor:
     """What a process has to do, and when it gets to it."""
 
-    __slots__ = (
-        "_core",
-        "_idle_again",
-        "_inbox",
-        "_kernel",
-        "_packets",
-        "_pumping",
-        "_settings",
-        "_token",
-        "paused_until",
-    )
+    __slots__ = ("_core", "_idle_again", "_inbox", "_kernel", "_packets", "_pumping", "_settings", "_token", "paused_until")
 
     def __init__(self, kernel: Kernel, settings: Network, idle_again: Callable[[], None], core: Core) -> None:
         self._kernel = kernel
         self._core = core
         self._settings = settings
-        self._idle_again = idle_again
-        """Called when the inbox has run empty."""
+        self._idle_again = idle_again  # called when the inbox has run empty
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...], bool, int]] = deque()
         self._packets = 0
         self._pumping = False
@@ -81,16 +69,12 @@ class Processor:
         self._post(function, arguments, True, self._settings.receive_cost)
         return True
 
-    def post(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Does something as soon as the processor is free."""
-        self._post(function, arguments, False, 0)
-
-    def work(self, cost: int, function: Callable[..., None], *arguments: Any) -> None:
-        """Does something that takes a while, in its turn."""
+    def post(self, function: Callable[..., None], *arguments: Any, cost: int = 0) -> None:
+        """Does something that takes ``cost``, as soon as the processor is free."""
         self._post(function, arguments, False, cost)
 
     def occupy(self, cost: int) -> int:
-        """Occupies the processor for a send; returns when the packet leaves."""
+        """Occupies the processor; returns when that is over: when a packet leaves, for a send."""
         core = self._core
         core.free_at = max(self._kernel.now, core.free_at) + cost
         return core.free_at
@@ -113,7 +97,7 @@ class Processor:
         self._pumping = False
 
     def _post(self, function: Callable[..., None], arguments: tuple[Any, ...], packet: bool, cost: int) -> None:
-        if self.paused_until or self._inbox or cost or self._core.free_at > self._kernel.now:
+        if cost or self.busy:
             self._inbox.append((function, arguments, packet, cost))
             self._arm()
         else:
@@ -128,11 +112,9 @@ class Processor:
         """Has the first thing in the inbox done when the processor gets to it."""
         if self._pumping or self.paused_until or not self._inbox:
             return
-        core = self._core
-        core.free_at = max(self._kernel.now, core.free_at) + self._inbox[0][3]
         self._pumping = True
         self._token += 1
-        self._kernel.at(core.free_at, self._pump, self._token)
+        self._kernel.at(self.occupy(self._inbox[0][3]), self._pump, self._token)
 
     def _pump(self, token: int) -> None:
         # A pause in the meantime made this call void; the packet is received anew when the process goes on.

@@ -20,20 +20,13 @@ import os
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import CoroutineType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from ..core.model import (
-    Batch,
-    Invitation,
-    PlainchantError,
-    Reason,
-    Stream,
-    UsageError,
-    View,
-    format_duration,
-)
+from ..core.model import Batch, Invitation, PlainchantError, Reason, Stream, UsageError, View, format_duration
 from ..group import (
     LARGEST_MESSAGE,
     OUTGOING,
@@ -58,8 +51,7 @@ from .virtual_loop import VirtualLoop
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
 State: TypeAlias = Literal["returned", "raised", "cancelled", "crashed", "halted", "unfinished"]
 
-STANDSTILL: Final = 100_000
-"""So many rounds of a program's loop at one instant mean that virtual time will never go on."""
+STANDSTILL: Final = 100_000  # rounds of a program's loop at one instant after which virtual time counts as stuck
 _PACKAGE: Final = str(Path(__file__).resolve().parent.parent) + os.sep
 _ASYNCIO: Final = str(Path(asyncio.__file__).resolve().parent) + os.sep
 
@@ -73,14 +65,10 @@ class Outcome:
     """How the program of one incarnation ended."""
 
     state: State
-    value: Any = None
-    """What ``main`` returned."""
-    error: Exception | None = None
-    """What it raised, or what joining or leaving did."""
-    reason: str = ""
-    """Why it was halted, or where it is if it is unfinished."""
-    at: int = 0
-    """When ``main`` ended, ns."""
+    value: Any = None  # what `main` returned
+    error: Exception | None = None  # what it raised, or what joining or leaving did
+    reason: str = ""  # why it was halted, or where it is if it is unfinished
+    at: int = 0  # when `main` ended, ns
 
     @property
     def traceback(self) -> str:
@@ -112,13 +100,11 @@ class Terms:
     """What is the same for all programs of a run."""
 
     main: Main
-    as_mapping: bool
-    """``main`` gets all its groups by name."""
+    as_mapping: bool  # `main` gets all its groups by name
     timeout: float
     leave_timeout: float
     buffers: Buffers
-    agree: Callable[[Invitation], bool] | None = None
-    """Whether a program agrees to be in a group that is proposed to it."""
+    agree: Callable[[Invitation], bool] | None = None  # whether a program agrees to be in a group that is proposed to it
 
 
 class Program:
@@ -132,8 +118,7 @@ class Program:
         self._terms = terms
         self.name = host.me
         host.watch(self, all_messages=True)
-        self._received = 0
-        """Packets that its process has received."""
+        self._received = 0  # packets that its process has received
         self.groups: dict[str, Membership] = {}
         self._changes = True
         self._proposes = False
@@ -141,22 +126,18 @@ class Program:
         self._proposals = Proposals()
         # What is abstract in it is refused: those methods are set when its class is made.
         self.loop = VirtualLoop(host.me, lambda: simulation.now, self._wake)  # type: ignore[abstract]
-        self.keeper = StateEvents(self.groups, defer=host.defer, turn=self._turn)
-        self.over = False
-        """Nothing of it will run any more."""
+        self.keeper = StateEvents(self.groups, defer=host.defer, turn=partial(self._request, host.later))
+        self.over = False  # nothing of it will run any more
         self.outcome = Outcome("unfinished")
         self._task: asyncio.Task[None] | None = None
-        self._stopping = False
-        self._stoppable = True
+        self._stopping, self._stoppable = False, True
         self._value: Any = None
         self._ended_at = 0
-        self._sizes: dict[str, deque[int]] = {}
-        """Of the messages that the protocol has not taken yet."""
+        self._sizes: dict[str, deque[int]] = {}  # of the messages that the protocol has not taken yet
         self._requests: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._scheduled = False
         self._armed: int | None = None
-        self._instant = -1
-        self._rounds = 0
+        self._instant, self._rounds = -1, 0  # the instant of the latest step, and the number of steps before it at that instant
         self._counters: dict[str, int] = {}
 
     # --- beginning and ending ---------------------------------------------------------------------------------------
@@ -164,23 +145,17 @@ class Program:
     def prepare(
         self, guarantees: Mapping[str, Guarantees], *, formed: Container[str], changes: bool, proposes: bool, settle: float
     ) -> None:
-        """Makes the memberships, before the process enters the groups: it forms some, and joins the others. The other terms are
-        those of :class:`Profile`."""
+        """Makes the memberships, before the process forms or joins the groups. The other terms are those of :class:`Profile`."""
         self._changes, self._proposes, self._settle = changes, proposes, settle
         with self.loop.running():
             for name, promised in guarantees.items():
                 self._make_member(name, promised, name in formed, self._terms.buffers)
 
     def _make_member(self, name: str, promised: Guarantees, formed: bool, buffers: Buffers) -> Membership:
-        profile = Profile(
-            promised,
-            formed=formed,
-            changes=self._changes,
-            proposes=self._proposes,
-            admits=self._host.admits,
-            settle=self._settle,
-            largest=self._host.max_packet if self._host.only_sends else LARGEST_MESSAGE,
-        )
+        host = self._host
+        largest = host.max_packet if host.only_sends else LARGEST_MESSAGE
+        terms = {"changes": self._changes, "proposes": self._proposes, "admits": host.admits}
+        profile = Profile(promised, formed=formed, settle=self._settle, largest=largest, **terms)
         member = self.groups[name] = Membership(self, name, self.name, profile, buffers)
         self._sizes[name] = deque()
         return member
@@ -220,10 +195,9 @@ class Program:
 
     def crash(self, state: State = "crashed", reason: str = "") -> None:
         """Stops where it is, for ever."""
-        if self.over:
-            return
-        self._is_over(Outcome(state, self._value, None, reason, self._simulation.now))
-        self.loop.crash()
+        if not self.over:
+            self._is_over(Outcome(state, self._value, None, reason, self._simulation.now))
+            self.loop.crash()
 
     def stopped(self, state: EndState, reason: Reason) -> None:
         """The process is no more; unless it crashed, the program goes on (called by the host)."""
@@ -266,15 +240,13 @@ class Program:
 
     async def _live(self) -> None:
         state: State = "returned"
-        error: Exception | None = None
-        reason = ""
+        error, reason = None, ""
         try:
             await self._membership()
         except asyncio.CancelledError:
             state = "cancelled"
         except Exception as caught:
-            error = caught
-            state = "raised"
+            error, state = caught, "raised"
             if self._host.end.state == "halted" and _is_about_groups(caught):
                 state, reason = "halted", self._host.end.reason
         self._stoppable = False
@@ -311,8 +283,7 @@ class Program:
                 await self._leave(group, error)
 
     async def _leave(self, group: Membership, error: BaseException | None) -> None:
-        """As at the end of ``async with plainchant.join(...)``. In a group that cannot be left the process outlives its
-        program."""
+        """As at the end of ``async with plainchant.join(...)``. In a group that cannot be left, the program ends first."""
         group.incoming.stop_listening()
         if not group.profile.changes:
             return
@@ -334,10 +305,8 @@ class Program:
         error.add_note(str(problem))
 
     async def _leave_one(self, group: Membership) -> None:
-        try:
+        with suppress(Halted):
             await group.leave()
-        except Halted:
-            return
 
     async def _tidy_up(self) -> None:
         """Ends what main has left behind, as ``asyncio.run`` does."""
@@ -453,18 +422,13 @@ class Program:
             )
         self.loop.step()
         while self._requests and not self.over:
-            self._hand_over()
+            # The host gets what the program asked for, in order.
+            requests, self._requests = self._requests, []
+            for request, arguments in requests:
+                if self._host.alive:
+                    request(*arguments)
         if not self.over:
             self._arm()
-
-    def _hand_over(self) -> None:
-        """Gives the host what the program asked for, in order; sends to one group that follow each other in one piece."""
-        requests, self._requests = self._requests, []
-        host = self._host
-        for request, arguments in requests:
-            if not host.alive:
-                return
-            request(*arguments)
 
     def _arm(self) -> None:
         due = self.loop.due()
@@ -564,9 +528,6 @@ class Program:
         sizes = self._sizes[name] = self._sizes.pop(group)
         sizes.extendleft(map(len, reversed(returned)))
         member.renamed(name, returned, numbered)
-
-    def _turn(self, method: Callable[..., None], *arguments: Any) -> None:
-        self._request(self._host.later, method, *arguments)
 
     def _request(self, request: Callable[..., object], *arguments: Any) -> None:
         self._requests.append((request, arguments))

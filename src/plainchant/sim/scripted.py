@@ -1,4 +1,4 @@
-"""Simulations in which it is written down how long each operation on common memory takes, and what fails after which.
+"""Simulations with a script: how long each operation on shared memory takes, and what crashes after which.
 
 Theory of operation
 -------------------
@@ -39,8 +39,7 @@ class ScriptedMemory(SimMemory):
         super().__init__(*settings, **more)
         self.flagged: dict[tuple[str, int, int], frozenset[str]] = {}
         """Who had a decision flag when a message was written: by sender, timestamp and copy."""
-        self.changed: Counter[tuple[str, str]] = Counter()
-        """How many operations of a process, by name, changed an entry."""
+        self.changed: Counter[tuple[str, str]] = Counter()  # how many operations of a process, by name, changed an entry
         self._script = script
         self._counted: Counter[str] = Counter()
 
@@ -69,8 +68,8 @@ class ScriptedMemory(SimMemory):
         fails = self._script.after.get(f"{name} #{number}" if number > 1 else name, "")
         if fails == host.me:
             host.crash_inside({"operation": request.name, "copy": request.copy})
-        elif fails:
-            self._crash_and_tell(int(fails.removeprefix("module ")))
+        elif fails and self.crash_module(number := int(fails.removeprefix("module "))):
+            self._kernel.at(self._kernel.now, self._tell_of_module, Fault(kind="module", module=number, node=self.node))
         return result
 
     def _note(self, process: str, request: Operate, mailbox: SimMailbox, before: Mapping[int, Entry]) -> None:
@@ -83,18 +82,13 @@ class ScriptedMemory(SimMemory):
                 names = frozenset(name for place, name in mailbox.places.items() if entry.listed >> place & 1)
                 self.flagged[process, entry.stamp, request.copy + 1] = names
 
-    def _crash_and_tell(self, number: int) -> None:
-        if self.crash_module(number):
-            self._kernel.at(self._kernel.now, self._tell_of_module, Fault(kind="module", module=number, node=self.node))
-
     def _tell_of_module(self, dead: Fault) -> None:
         for host in self._hosts.values():
             host.note("fault", describe_fault(dead))
 
 
 class ScriptedSimulation(Simulation):
-    """A simulation whose memory follows a script, if there is one. ``settle``: how long nothing has to be left to do until it is
-    at rest."""
+    """A simulation whose memory follows a script, if there is one. ``settle``: how long it is idle before it is at rest."""
 
     def __init__(self, script: Script | None, scenario: Scenario, *, settle: int = 0, **settings: Any) -> None:
         self._script = script

@@ -8,6 +8,7 @@ later than that has no send time in its row.
 
 from __future__ import annotations
 
+import dataclasses
 from array import array
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -21,40 +22,16 @@ if TYPE_CHECKING:
 
 STRETCH: Final = 1024
 LONGEST: Final = 1 << 20
-RECENT: Final = 512
-"""Batches whose contents are remembered."""
+RECENT: Final = 512  # batches whose contents are remembered
 
-Part = tuple[int, int | None, int, int]
-"""Of one delivered message: seq, send time, digest, size."""
+Part = tuple[int, int | None, int, int]  # of one delivered message: seq, send time, digest, size
 
 
 class SendTimes:
-    """Send times of the messages under way, and the rows of the batch that was delivered last.
-
-    The same batch object is delivered at every member, mostly one right after the other and often at the same
-    instant. So its digest (of the very same immutable bytes) and its send time are worked out once, and the rows
-    themselves are shared as long as nothing in them differs: ``effect``, ``now`` and ``local`` are what they are made of.
-    """
-
-    __slots__ = (
-        "_batch",
-        "_hosts",
-        "_parts",
-        "_payloads",
-        "_recent",
-        "_unpacked",
-        "_windows",
-        "effect",
-        "group",
-        "instant",
-        "local",
-        "milestone",
-        "now",
-        "row",
-        "rows",
-        "same",
-        "sender",
-    )
+    """Send times of the messages under way, and the rows of the batch that was delivered last. The same batch object is delivered
+    at every member, mostly one right after the other and often at the same instant. So its digest (of the very same immutable
+    bytes) and its send time are worked out once, and the rows themselves are shared as long as nothing in them differs:
+    ``effect``, ``now`` and ``local`` are what they are made of."""
 
     def __init__(self, hosts: Iterable[SimHost]) -> None:
         self._hosts = hosts
@@ -69,14 +46,11 @@ class SendTimes:
         self.sender = ""
         self.now = 0
         self.local = 0
-        self.same: list[Effect] = [()]
-        """The effects of a turn that does nothing but deliver the same single message as the last."""
-        self.instant = -1
-        """When such a turn has the same row, at a process whose clock is exact; -1: never."""
+        self.same: list[Effect] = [()]  # the effects of a turn that does nothing but deliver the same single message as the last
+        self.instant = -1  # when such a turn has the same row, at a process whose clock is exact; -1: never
         self.row: tuple[Any, ...] | None = None
         self.rows: list[tuple[Any, ...]] = []
-        self.milestone = 0
-        """The last number in the batch at which progress is noted; 0 if there is none."""
+        self.milestone = 0  # the last number in the batch at which progress is noted; 0 if there is none
 
     def window(self, group: str, sender: str) -> Window:
         """The window of a sender, made when it sends first."""
@@ -84,16 +58,14 @@ class SendTimes:
 
     def prune(self, group: str, sender: str) -> None:
         """Forgets what every live member of the group is past."""
-        key = (group, sender)
-        marks = [host.marks.get(key, 0) for host in self._hosts if host.alive and group in host.joined]
-        self._windows[key].forget(min(marks, default=0) - STRETCH)
+        marks = [host.marks.get((group, sender), 0) for host in self._hosts if host.alive and group in host.joined]
+        self._windows[group, sender].forget(min(marks, default=0) - STRETCH)
 
     def remember(self, group: str, sender: str, batch: Batch, part: Part) -> None:
         """What a batch of one message holds, known when it was taken."""
-        recent = self._recent
-        if len(recent) >= RECENT:
-            recent.clear()
-        recent[id(batch)] = (batch, group, sender, [part])
+        if len(self._recent) >= RECENT:
+            self._recent.clear()
+        self._recent[id(batch)] = (batch, group, sender, [part])
 
     def unpack(self, batch: Batch) -> list[bytes]:
         """The messages of a batch; not to be changed, since all members get the same list."""
@@ -142,20 +114,17 @@ class SendTimes:
         ]
 
     def _look_into(self, group: str, sender: str, batch: Batch, payloads: list[bytes] | None) -> list[Part]:
-        window = self._windows.get((group, sender))
-        at = window.at if window is not None else _never
+        at = self._windows.get((group, sender), _NEVER).at
         bodies = payloads if payloads is not None else (batch.body,)
         return [(seq, at(seq), crc32(body), len(body)) for seq, body in enumerate(bodies, batch.first)]
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Window:
     """Send times of one sender's consecutive messages; ``base`` is the number of the first."""
 
-    __slots__ = ("base", "times")
-
-    def __init__(self) -> None:
-        self.base = 1
-        self.times = array("q")
+    base: int = 1
+    times: array[int] = dataclasses.field(default_factory=lambda: array("q"))
 
     def at(self, seq: int) -> int | None:
         index = seq - self.base
@@ -169,5 +138,4 @@ class Window:
             self.base += drop
 
 
-def _never(seq: int) -> int | None:
-    return None
+_NEVER: Final = Window()  # of a sender that has sent nothing here

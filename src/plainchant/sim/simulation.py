@@ -2,11 +2,10 @@
 
 Theory of operation
 -------------------
-One seed decides everything. Whatever draws at random has a stream of its own, named by a string, so that more draws
-in one place do not shift those in another, and nothing depends on hashes or on the order of sets. The run has two
-phases: until ``duration`` senders send and faults happen; then, if the scenario is drained, everything heals and the
-run goes on until no process waits for anything during a whole *settle* period of the protocol, or until the ``drain``
-bound.
+One seed decides everything. Whatever draws at random has a stream of its own, named by a string, so that more draws in one place
+do not shift those in another, and nothing depends on hashes or on the order of sets. The run has two phases: until ``duration``
+senders send and faults happen; then, if the scenario is drained, everything heals and the run goes on until no process waits for
+anything during a whole *settle* period of the protocol, or until the ``drain`` bound.
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ from ..layers.fragmentation import Fragmentation
 from ..protocols.registry import Description, describe, promised
 from ..scenario.faults import Injector, describe_background, describe_fault, schedule_of
 from ..scenario.links import background_loss
+from ..scenario.load import DEFAULT_GROUP
 from ..scenario.model import Fault, Scenario, clock_of, first_groups, groups_ever
 from ..scenario.traffic import sends
 from .application import Attendant, check_application
-from .check import DEFAULT_GROUP, check_scenario
+from .check import check_scenario
 from .clocks import ProcessClock, agreeing
 from .faults import SimFaults
-from .host import History, SimHost
+from .host import History, SimHost, World
 from .kernel import Kernel
 from .listener import Listener
 from .memory import SimMemory, Watch
@@ -38,7 +38,6 @@ from .network import Networks, SimNetwork
 from .sends import SendTimes
 from .summary import Summary
 from .workload import Numbering, Source
-from .world import World
 
 _SHORTEST_SETTLE = 1 * MS
 
@@ -51,7 +50,6 @@ class Trace(Protocol):
     """Where rows go: ``trace.TraceBuffer`` or ``trace.TraceWriter``."""
 
     def history(self, run: str, process: str) -> Any: ...
-
     def flush_if_full(self) -> None: ...
 
 
@@ -59,12 +57,12 @@ class Simulation:
     """Runs a scenario once.
 
     ``make`` replaces the protocol's engine factory (variants, toys) and ``description`` its whole description. ``wrap`` puts
-    further layers outside: it gets a process's host and what makes the stack inside, and gives the whole stack.
-    ``applications`` maps process names to applications, or makes one for the name of each incarnation. With
-    ``tolerate`` an engine that raises only halts its process. ``packets`` are those of further layers, for
-    ``network.wire``. ``progress`` is called now and then with the virtual time. ``watch`` is called after every operation on
-    common memory, with the process, the request and the memory of its node: what it raises ends the run. A scenario that cannot
-    be is refused with the sentence that its file would get.
+    further layers outside: it gets a process's host and what makes the stack inside, and gives the whole stack. ``applications``
+    maps process names to applications, or makes one for the name of each incarnation. With ``tolerate`` an engine that raises
+    only halts its process. ``packets`` are those of further layers, for ``network.wire``. ``progress`` is called now and then
+    with the virtual time. ``watch`` is called after every operation on shared memory, with the process, the request and the
+    memory of its node: what it raises ends the run. A scenario that cannot be is refused with the sentence that its file would
+    get.
     """
 
     def __init__(
@@ -95,44 +93,43 @@ class Simulation:
         self._applications = applications if applications is not None else {}
         self._progress = progress
         self.groups = scenario.groups or {DEFAULT_GROUP: scenario.members}
-        self._check_applications()
+        if isinstance(self._applications, Mapping):
+            for name, application in self._applications.items():
+                if name not in (*scenario.members, *scenario.later):
+                    raise UsageError(f"applications names {name!r}, which is no process of this scenario")
+                check_application(application, name)
         self._kernel = Kernel()
         self._networks = self._make_networks(packets)
         self.hosts: list[SimHost] = []
-        self._incarnations: dict[str, int] = {}
-        """How many each process has had."""
-        self.latest: dict[str, SimHost] = {}
-        """The last incarnation of each process."""
+        self._incarnations: dict[str, int] = {}  # how many each process has had
+        self.latest: dict[str, SimHost] = {}  # the last incarnation of each process
         middle, halted = self._stream("faults/middle"), self._stream("faults/halted")
         self._injector = Injector(SimFaults(self._kernel, self._networks, self, middle), self, scenario.random, halted)
-        self.memories = self._make_memories(watch)
-        """Shared memory by node; where there are no nodes, under an empty name."""
+        self.memories = self._make_memories(watch)  # shared memory by node; where there are no nodes, under an empty name
         self._start_detail = self._describe_start()
         judged = "progress" in self._start_detail["promises"]
         room = self.description.placement.room
         sends = self._kernel.sends = SendTimes(self.hosts)
         self._world = World(
-            scenario.seed,
-            self._kernel,
-            self._networks,
-            sends,
-            self._stopped,
-            self._entered_by_itself,
-            self._renamed,
-            room(self.parameters) if room is not None else scenario.network.max_packet,
-            self.memory_of,
-            self.description.views,
-            self.description.placement.only_send(self.parameters),
-            self.description.admits(self.parameters),
-            tolerate,
-            accept_rows or judged,
-            judged,
+            *(scenario.seed, self._kernel, self._networks, sends, self._stopped, self._entered_by_itself, self._renamed),
+            max_packet=room(self.parameters) if room is not None else scenario.network.max_packet,
+            memory_of=self.memory_of,
+            views=self.description.views,
+            only_send=self.description.placement.only_send(self.parameters),
+            admits=self.description.admits(self.parameters),
+            tolerate=tolerate,
+            accept_rows=accept_rows or judged,
+            request_rows=judged,
         )
         self._clocks: dict[str, ProcessClock] = {}
-        self._agreeing = self._find_agreeing() if self.memories and self.timely else (0, 0)
+        self._agreeing = (0, 0)
+        if self.memories and self.timely:
+            placement = self.description.placement
+            elsewhere = placement.remote(self.parameters)
+            clocks = [self.clock(place) for place in (*scenario.members, *scenario.later) if place not in elsewhere]
+            self._agreeing = agreeing(clocks, placement.skew(self.parameters), self._longest)
         self._entered: dict[str, dict[str, None]] = {}
-        self._names: dict[str, str] = {}
-        """What groups were renamed to; nothing if they were closed."""
+        self._names: dict[str, str] = {}  # what groups were renamed to; nothing if they were closed
         self._sources: list[Source] = []
         self._faults = schedule_of(scenario, self.description, self.parameters)
         unnoticed = scenario.memory.detection if self.memories else 0
@@ -142,19 +139,14 @@ class Simulation:
         self._quiet = False
 
     def run(self) -> Summary:
-        """Runs to the end and says what happened; the trace is the caller's to close."""
+        """Runs to the end and says what happened; the caller closes the trace."""
         if self.hosts:
             raise UsageError("a Simulation runs once; make a new one of the same scenario to run it again")
         scenario = self.scenario
         self._kernel.at(scenario.duration, self._end_of_duration)
-        how: dict[str, dict[str, Form | Join]] = {place: {} for place in scenario.members}
-        for group, members in self.groups.items():
-            form = Form(tuple(members), fresh=True)
-            for place in members:
-                how[place][group] = form
-        hosts = [(self._create(place), place) for place in scenario.members]
-        for host, place in hosts:
-            self._start(host, how[place], None)
+        forms = {group: Form(tuple(members), fresh=True) for group, members in self.groups.items()}
+        for host in [self._create(place) for place in scenario.members]:
+            self._start(host, {group: form for group, form in forms.items() if host.place in form.members}, None)
         loss = background_loss(scenario.network)
         if loss and self.hosts and self.hosts[0].notes_requests:
             self.hosts[0].note("fault", describe_background(loss))
@@ -203,8 +195,7 @@ class Simulation:
         incarnation = self._incarnations.get(place, 0)
         self._incarnations[place] = incarnation + 1
         name = process_name(place, incarnation)
-        history: History = self._trace.history(self._run, name)
-        host = self._new_host(name, place, history)
+        host = self._new_host(name, place, self._trace.history(self._run, name))
         host.engine = self._stack(host) if self._wrap is None else self._wrap(host, self._stack)
         host.receive = host.engine.receive
         self.hosts.append(host)
@@ -244,13 +235,23 @@ class Simulation:
         attendant = host.application
         if not isinstance(attendant, Attendant):
             return []
-        sources = self._make_sources(host, group, attendant)
+        # One that is back in a group it had left goes on after the last message that got a number.
+        numbering = attendant.numbering[group] = Numbering(host.taken(group))
+        sources = [
+            Source(
+                *(host, group, workload, numbering, self._stream(f"workload/{host.me}/{group}/{number}")),
+                stop=self.scenario.duration,
+                stream=f"w{number}",
+            )
+            for number, workload in enumerate(self.scenario.workload)
+            if sends(workload, host.place, group)
+        ]
         attendant.attach(group, sources)
         self._sources += sources
         return sources
 
     def _entered_by_itself(self, host: SimHost, group: str) -> None:
-        """A process is in a group that it proposed, or that was proposed to it: its workload there begins."""
+        """A process is in a group that it, or another process, proposed: its workload there begins."""
         for source in self._attend(host, group):
             source.start()
 
@@ -269,22 +270,11 @@ class Simulation:
         check_application(application, host.me)
         return Attendant(host, application)
 
-    def _make_sources(self, host: SimHost, group: str, attendant: Attendant) -> list[Source]:
-        # One that is back in a group it had left goes on after the last message that got a number.
-        numbering = attendant.numbering[group] = Numbering(host.taken(group))
-        sources = []
-        for number, workload in enumerate(self.scenario.workload):
-            if sends(workload, host.place, group):
-                random = self._stream(f"workload/{host.me}/{group}/{number}")
-                duration = self.scenario.duration
-                sources.append(Source(self._kernel, host, group, workload, numbering, random, duration, f"w{number}"))
-        return sources
-
-    # --- common memory ------------------------------------------------------------------------------------------------
+    # --- shared memory ------------------------------------------------------------------------------------------------
 
     @property
     def memory(self) -> SimMemory | None:
-        """Common memory, where there is one for all."""
+        """Shared memory, where there is one for all processes."""
         return self.memories.get("")
 
     def memory_of(self, place: str) -> SimMemory | None:
@@ -314,19 +304,12 @@ class Simulation:
         """Whether a process that misses a shared-memory deadline, or whose clock is wrong, has failed."""
         return self.description.placement.timely
 
-    def _find_agreeing(self) -> tuple[int, int]:
-        placement = self.description.placement
-        elsewhere = placement.remote(self.parameters)
-        processes = (*self.scenario.members, *self.scenario.later)
-        clocks = [self.clock(place) for place in processes if place not in elsewhere]
-        return agreeing(clocks, placement.skew(self.parameters), self._longest)
-
     @property
     def _longest(self) -> int:
         return self.scenario.duration + self.scenario.drain
 
     def _introduce(self, newcomer: SimHost) -> None:
-        """Where processes may be in no group: who starts later and those who are there hear of each other."""
+        """Where processes may be in no group: a process that starts later and those that run hear of each other."""
         if not self.description.placement.idle or not self._kernel.now:
             return
         for host in self.hosts:
@@ -336,12 +319,9 @@ class Simulation:
 
     def _begin_in_memory(self, host: SimHost, memory: SimMemory) -> None:
         memory.started(host)
-        if host.place in self.description.placement.remote(self.parameters):
+        (low, high), clock = self._agreeing, host.clock_
+        if not self.timely or host.place in self.description.placement.remote(self.parameters):
             return
-        if not self.timely:
-            return
-        low, high = self._agreeing
-        clock = host.clock_
         if not low <= clock.lowest(self._longest) <= clock.highest(self._longest) <= high:
             host.note("fault", {"fault": "clock", "timing": True, "offset": clock.offset, "drift": clock.drift})
 
@@ -362,10 +342,8 @@ class Simulation:
         self._check_quiet(None)
 
     def _check_quiet(self, _: None) -> None:
-        now = self._kernel.now
-        bound = self.scenario.duration + self.scenario.drain
-        waiting = self._waiting()
-        if waiting:
+        now, bound = self._kernel.now, self._longest
+        if waiting := self._waiting():
             self._quiet_since = None
             self._not_quiet = waiting
         elif self._quiet_since is None:
@@ -379,7 +357,7 @@ class Simulation:
             self._kernel.at(min(bound, now + max(1, self._settle // 4)), self._check_quiet)
 
     def _waiting(self) -> dict[str, str]:
-        """Who waits for what."""
+        """What each process waits for."""
         return {host.me: reason.text for host in self.hosts if host.alive and (reason := host.waiting()) is not None}
 
     def _drained(self) -> None:
@@ -396,52 +374,30 @@ class Simulation:
             self._progress(self._kernel.now)
 
     def _make_networks(self, packets: tuple[type[Packet], ...]) -> Networks:
-        network = self.scenario.network
+        network, loopback = self.scenario.network, self.description.loopback
         codec = Codec((*self.description.packets, *packets)) if network.wire else None
-        return Networks(
-            [
-                SimNetwork(
-                    network,
-                    self._kernel,
-                    self._stream("network" if number == 1 else f"network/{number}"),
-                    codec,
-                    loopback=self.description.loopback,
-                    number=number,
-                )
-                for number in range(1, max(1, self.description.placement.lans(self.parameters)) + 1)
-            ]
-        )
+        lans = []
+        for number in range(1, max(1, self.description.placement.lans(self.parameters)) + 1):
+            random = self._stream("network" if number == 1 else f"network/{number}")
+            lans.append(SimNetwork(network, self._kernel, random, codec, loopback=loopback, number=number))
+        return Networks(lans)
 
     # --- small things -------------------------------------------------------------------------------------------------
 
     def _stream(self, name: str) -> Random:
         return Random(f"{self.scenario.seed}/{name}")
 
-    def _check_applications(self) -> None:
-        if isinstance(self._applications, Mapping):
-            for name, application in self._applications.items():
-                if name not in (*self.scenario.members, *self.scenario.later):
-                    raise UsageError(f"applications names {name!r}, which is no process of this scenario")
-                check_application(application, name)
-
     def _describe_start(self) -> dict[str, Any]:
-        description = self.description
+        description, parameters, later = self.description, self.parameters, self.scenario.later
         groups = groups_ever({group: tuple(members) for group, members in self.groups.items()}, self.scenario.fault)
-        parameters = self.parameters
-        return {
-            "version": TRACE_VERSION,
-            "protocol": description.name,
-            "parameters": dataclasses.asdict(parameters),
-            **promised(description, parameters, groups, self._most_members(groups)),
-        }
-
-    def _most_members(self, groups: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        """The groups with everybody who may come to be in them."""
-        return {group: tuple(dict.fromkeys((*members, *self.scenario.later))) for group, members in groups.items()}
+        largest = {group: tuple(dict.fromkeys((*members, *later))) for group, members in groups.items()}
+        start = {"version": TRACE_VERSION, "protocol": description.name, "parameters": dataclasses.asdict(parameters)}
+        return start | promised(description, parameters, groups, largest)
 
     def _summary(self) -> Summary:
-        kernel, counters = self._kernel, self._networks.counters
+        kernel, counters, hosts = self._kernel, self._networks.counters, self.hosts
         interrupts = {kind.__name__: count for kind, count in kernel.interrupts.items()}
+        messages, streams = ("sent", "delivered", "dropped"), ("asked", "admitted", "rejected")
         return Summary(
             run=self._run,
             protocol=self.description.name,
@@ -450,21 +406,14 @@ class Simulation:
             events=kernel.events,
             packets_sent=sum(counters.by_type.values()),
             packets_delivered=sum(interrupts.values()),
-            packets_lost=counters.lost,
-            packets_overflowed=counters.overflowed,
-            packets_duplicated=counters.duplicated,
-            packets_corrupted=counters.corrupted,
+            **{f"packets_{name}": getattr(counters, name) for name in ("lost", "overflowed", "duplicated", "corrupted")},
             broadcasts=counters.broadcasts,
             interrupts=sum(interrupts.values()),
             packets_by_type={kind.__name__: count for kind, count in counters.by_type.items()},
             interrupts_by_type=interrupts,
-            messages_sent=sum(host.sent for host in self.hosts),
-            messages_delivered=sum(host.delivered for host in self.hosts),
-            messages_dropped=sum(host.dropped for host in self.hosts),
-            streams_asked=sum(host.streams.asked for host in self.hosts),
-            streams_admitted=sum(host.streams.admitted for host in self.hosts),
-            streams_rejected=sum(host.streams.rejected for host in self.hosts),
-            processes={host.me: host.end for host in self.hosts},
+            **{f"messages_{name}": sum(getattr(host, name) for host in hosts) for name in messages},
+            **{f"streams_{name}": sum(getattr(host.streams, name) for host in hosts) for name in streams},
+            processes={host.me: host.end for host in hosts},
             drained=bool(self.scenario.drain),
             quiet=self._quiet,
             not_quiet=self._not_quiet,

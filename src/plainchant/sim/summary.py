@@ -17,42 +17,30 @@ class Summary:
     run: str
     protocol: str
     seed: int
-    virtual_time: int
-    """When the run ended, ns."""
-    events: int
-    """Packet arrivals and timers that engines handled."""
-    packets_sent: int
-    """Packets on the network; a hardware broadcast is one."""
+    virtual_time: int  # when the run ended, ns
+    events: int  # packet arrivals and timers that engines handled
+    packets_sent: int  # packets on the network; a hardware broadcast is one
     packets_delivered: int
-    packets_lost: int
-    """Copies lost, including those that found a full receive buffer; copies to dead processes are not counted."""
+    packets_lost: int  # copies lost, including those that found a full receive buffer; copies to dead processes are not counted
     packets_overflowed: int
     packets_duplicated: int
     packets_corrupted: int
-    broadcasts: int
-    """Packets to more than one process."""
-    interrupts: int
-    """Packet arrivals that engines handled, without packets to oneself."""
+    broadcasts: int  # packets to more than one process
+    interrupts: int  # packet arrivals that engines handled, without packets to oneself
     packets_by_type: dict[str, int]
     interrupts_by_type: dict[str, int]
     messages_sent: int
     messages_delivered: int
     messages_dropped: int
     """Messages that processes had accepted and not yet sent when they left the group; crashes are not counted."""
-    streams_asked: int
-    """Streams, and single messages with a deadline, whose deadlines were to be guaranteed."""
+    streams_asked: int  # streams, and single messages with a deadline, whose deadlines were to be guaranteed
     streams_admitted: int
-    streams_rejected: int
-    """Those that were not, or no longer; what was asked for as a single message was not sent."""
+    streams_rejected: int  # those that were not, or no longer; what was asked for as a single message was not sent
     processes: dict[str, ProcessEnd]
-    drained: bool
-    """Whether the run was to be drained."""
-    quiet: bool
-    """Whether it was drained and got quiet."""
-    not_quiet: dict[str, str]
-    """If it did not get quiet: who waits for what."""
-    faults: tuple[Fault, ...]
-    """The schedule: the scenario's own faults and those drawn from the seed."""
+    drained: bool  # whether the run was to be drained
+    quiet: bool  # whether it was drained and got quiet
+    not_quiet: dict[str, str]  # if it did not get quiet: who waits for what
+    faults: tuple[Fault, ...]  # the schedule: the scenario's own faults and those drawn from the seed
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for JSON; faults show only what differs from the defaults."""

@@ -7,6 +7,7 @@ Moving it to an earlier time pushes a second entry; the first is recognised as s
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from ..core.model import Timer
@@ -16,28 +17,22 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Timers:
     """For each timer ``[due, armed]``: when it is due (None: cancelled) and the time of its heap entry."""
 
-    __slots__ = ("_host", "_kernel", "_timers")
-
-    def __init__(self, kernel: Kernel, host: SimHost) -> None:
-        self._kernel = kernel
-        self._host = host
-        self._timers: dict[Timer, list[int | None]] = {}
+    _kernel: Kernel
+    _host: SimHost
+    _timers: dict[Timer, list[int | None]] = dataclasses.field(default_factory=dict)
 
     def set(self, timer: Timer, at: int) -> None:
         entry = self._timers.get(timer)
-        if entry is None:
+        armed = entry[1] if entry is not None else None
+        if entry is not None and armed is not None and at >= armed:
+            entry[0] = at
+        else:
             at = max(at, self._kernel.now)
             self._timers[timer] = [at, at]
-            self._kernel.at(at, self._fire, timer)
-            return
-        entry[0] = at
-        armed = entry[1]
-        if armed is None or at < armed:
-            at = max(at, self._kernel.now)
-            entry[0] = entry[1] = at
             self._kernel.at(at, self._fire, timer)
 
     def cancel(self, timer: Timer) -> None:
@@ -75,8 +70,7 @@ class Timers:
             entry[1] = due
             self._kernel.at(due, self._fire, timer)
         elif self._host.special:
-            # It has no heap entry while it waits in the inbox of a process that is paused or busy.
-            entry[1] = None
+            entry[1] = None  # no heap entry while it waits in the inbox of a process that is paused or busy
             self._host.expire(timer)
         else:
             del self._timers[timer]

@@ -2,18 +2,17 @@
 
 Theory of operation
 -------------------
-The loop never waits. Callbacks that are ready are run by :meth:`VirtualLoop.step`; whoever drives it is told by ``wake`` that
-there are some, and asks :meth:`VirtualLoop.due` when the next timer is. Time is the driver's, in whole nanoseconds; a timer
-that is set for later than now is at least one nanosecond away, so that waiting always makes time go on.
+The loop never waits. Callbacks that are ready are run by :meth:`VirtualLoop.step`; its driver is told by ``wake`` that there are
+some, and asks :meth:`VirtualLoop.due` when the next timer is. Time is the driver's, in whole nanoseconds; a timer that is set for
+later than now is at least one nanosecond away, so that waiting always makes time go on.
 
 Everything happens in the order in which it was asked for: callbacks first in, first out, timers by time and then by order.
 Tasks and asynchronous generators that are left over are ended in the order in which they began. There is no real input and
 output, and no thread: what would need either is refused.
 
 **A crash runs nothing.** The tasks of a crashed process stay as they are for ever: no ``finally``, no ``except``, no
-cancellation. Python can only discard a suspended coroutine by running its ``finally`` blocks, so they are not discarded: they
-are laid to rest in a list that outlives even the interpreter's own tidying up. What they hold of the simulation is cut off
-before.
+cancellation. Python can only discard a suspended coroutine by running its ``finally`` blocks, so they are not discarded: they are
+laid to rest in a list that outlives even the interpreter's own tidying up. What they hold of the simulation is cut off before.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ from ..core.model import SECOND, UsageError
 
 _Result = TypeVar("_Result")
 _Arguments = TypeVarTuple("_Arguments")
-_CANCELLED_TIMERS: Final = 100
-"""With more cancelled timers than this, and more than half of all, they are swept out."""
+_CANCELLED_TIMERS: Final = 100  # with more cancelled timers than this, and more than half of all, they are swept out
 
 _AT_REST: Final[list[Any]] = []
 
@@ -70,11 +68,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._task_factory: Any = None
         self._exception_handler: Any = None
         self._stopped = False
-        self.handled = 0
-        """Callbacks that have run."""
+        self.handled = 0  # callbacks that have run
         self.slow_callback_duration = 0.1
-
-    # --- what the driver calls --------------------------------------------------------------------------------------
 
     def step(self) -> None:
         """Runs what is ready now; what becomes ready meanwhile waits for the next step."""
@@ -101,10 +96,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             heappop(timers)
             self._cancelled_timers -= 1
         return timers[0][0] if timers else None
-
-    @property
-    def is_ready(self) -> bool:
-        return bool(self._ready)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -137,8 +128,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """The tasks that are not done, in the order in which they began."""
         return [task for _, task in sorted(self._tasks.items()) if not task.done()]
 
-    # --- callbacks and timers ---------------------------------------------------------------------------------------
-
     def time(self) -> float:
         return self._clock() / SECOND
 
@@ -158,20 +147,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
-        self,
-        delay: float,
-        callback: Callable[[Unpack[_Arguments]], object],
-        *args: *_Arguments,
-        context: Context | None = None,
+        self, delay: float, callback: Callable[[Unpack[_Arguments]], object], *args: *_Arguments, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
-        self,
-        when: float,
-        callback: Callable[[Unpack[_Arguments]], object],
-        *args: *_Arguments,
-        context: Context | None = None,
+        self, when: float, callback: Callable[[Unpack[_Arguments]], object], *args: *_Arguments, context: Context | None = None
     ) -> asyncio.TimerHandle:
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         now = self._clock()
@@ -192,8 +173,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             heapify(self._timers)
             self._cancelled_timers = 0
 
-    # --- futures and tasks ------------------------------------------------------------------------------------------
-
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
@@ -206,13 +185,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         **options: Any,
     ) -> asyncio.Task[_Result]:
         number = next(self._names)
-        named = f"Task-{number}" if name is None else str(name)
         if self._task_factory is not None:
             given = options if context is None else {**options, "context": context}
             task: asyncio.Task[_Result] = self._task_factory(self, coro, **given)
-            task.set_name(named)
         else:
-            task = asyncio.Task(coro, loop=self, name=named, context=context, **options)
+            task = asyncio.Task(coro, loop=self, context=context, **options)
+        task.set_name(f"Task-{number}" if name is None else str(name))
         self._tasks[number] = task
         return task
 
@@ -221,8 +199,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def get_task_factory(self) -> Any:
         return self._task_factory
-
-    # --- asynchronous generators ------------------------------------------------------------------------------------
 
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators[next(self._names)] = generator
@@ -244,8 +220,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """There is none."""
-
-    # --- errors that nobody else gets -------------------------------------------------------------------------------
 
     def set_exception_handler(self, handler: Any) -> None:
         self._exception_handler = handler
@@ -270,8 +244,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.default_exception_handler(context)
         else:
             self._exception_handler(self, context)
-
-    # --- what every loop can say of itself --------------------------------------------------------------------------
 
     def is_running(self) -> bool:
         return events._get_running_loop() is self

@@ -15,31 +15,26 @@ deadline it is ``sender/group/stream/n``, and numbers are those of the moment at
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ..core.model import SECOND, US, Reason, Stream
+from ..core.model import SECOND, US, Stream
 from ..scenario.model import Workload
 from ..scenario.traffic import WAITING, payload_of
+from .host import SimHost
 from .outgoing import Outgoing
 
-if TYPE_CHECKING:
-    from .host import SimHost
-    from .kernel import Kernel
-
-REFILL: Final = 10 * US
-"""Time between two refills of such a source, or of a closed loop, that would otherwise fall on one instant."""
+REFILL: Final = 10 * US  # time between two refills of a source that would otherwise fall on one instant
 
 
+@dataclasses.dataclass(slots=True)
 class Numbering:
     """Numbers the messages of one process in one group, over all its sources and its application."""
 
-    __slots__ = ("count", "owners")
-
-    def __init__(self, count: int = 0) -> None:
-        self.count = count
-        self.owners: dict[int, Source] = {}
+    count: int = 0
+    owners: dict[int, Source] = dataclasses.field(default_factory=dict)
 
     def inserted(self, first: int, count: int) -> None:
         """Messages that were handed over elsewhere got these numbers: those that wait get larger ones."""
@@ -51,39 +46,10 @@ class Numbering:
 class Source:
     """One process's share of one ``[[workload]]`` in one group."""
 
-    __slots__ = (
-        "_first_tick",
-        "_gap",
-        "_host",
-        "_kernel",
-        "_left",
-        "_numbering",
-        "_outgoing",
-        "_pending",
-        "_poisson",
-        "_random",
-        "_refilled",
-        "_stop",
-        "_ticks",
-        "_under_way",
-        "_workload",
-        "group",
-        "stopped",
-        "stream",
-    )
-
     def __init__(
-        self,
-        kernel: Kernel,
-        host: SimHost,
-        group: str,
-        workload: Workload,
-        numbering: Numbering,
-        random: Random,
-        stop: int,
-        stream: str = "",
+        self, host: SimHost, group: str, workload: Workload, numbering: Numbering, random: Random, stop: int, stream: str = ""
     ) -> None:
-        self._kernel = kernel
+        self._kernel = host.kernel
         self._host = host
         self._outgoing = Outgoing(host)
         self.group = group
@@ -100,8 +66,7 @@ class Source:
         self._pending = False
         self._refilled = -1
         self.stopped = False
-        self.stream = stream
-        """The name of its stream, where its messages have a deadline."""
+        self.stream = stream  # the name of its stream, where its messages have a deadline
 
     @property
     def greedy(self) -> bool:
@@ -125,22 +90,23 @@ class Source:
         """Asks for the stream; what follows is up to the protocol."""
         if not self.stopped and self._kernel.now < self._stop:
             workload = self._workload
-            stream = Stream(self.stream, workload.size, workload.deadline, int(self._gap))
-            self._outgoing.ask(self.group, stream)
+            self._outgoing.ask(self.group, Stream(self.stream, workload.size, workload.deadline, int(self._gap)))
 
     def admitted(self) -> None:
         """The stream is there: sending begins."""
         self._kernel.at(self._kernel.now, self._tick)
 
-    def rejected(self, reason: Reason) -> None:
+    def rejected(self) -> None:
         """The stream is not there, or no longer."""
         self.stopped = True
 
     def taken(self) -> None:
         """The protocol took messages: a queue that runs low is filled again, soon."""
-        begun = self._kernel.now >= self._workload.start
-        if self.greedy and begun and len(self._host.queues.get(self.group, ())) <= WAITING // 2:
+        if self.greedy and self._kernel.now >= self._workload.start and self._waiting() <= WAITING // 2:
             self._refill_soon()
+
+    def _waiting(self) -> int:
+        return len(self._host.queues.get(self.group, ()))
 
     def done(self) -> None:
         """One of this source's messages was delivered at its sender."""
@@ -154,21 +120,21 @@ class Source:
             if self._has_stream:
                 self._host.release(self.group, self.stream)
             return
-        kernel = self._kernel
+        now = self._kernel.now
         if self._poisson:
-            kernel.at(kernel.now + max(1, round(self._random.expovariate(1 / self._gap))), self._tick)
-            return
-        # Counted from the first, so that rounding does not add up.
-        if not self._ticks:
-            self._first_tick = kernel.now
-        self._ticks += 1
-        kernel.at(max(kernel.now + 1, self._first_tick + round(self._ticks * self._gap)), self._tick)
+            due = now + round(self._random.expovariate(1 / self._gap))
+        else:
+            # Counted from the first, so that rounding does not add up.
+            if not self._ticks:
+                self._first_tick = now
+            self._ticks += 1
+            due = self._first_tick + round(self._ticks * self._gap)
+        self._kernel.at(max(now + 1, due), self._tick)
 
     def _refill_soon(self) -> None:
         if not self._pending:
             self._pending = True
-            now = self._kernel.now
-            self._kernel.at(now if self._refilled < now else now + REFILL, self._refill)
+            self._kernel.at(self._kernel.now + (REFILL if self._refilled == self._kernel.now else 0), self._refill)
 
     def _refill(self, _: None) -> None:
         self._pending = False
@@ -178,7 +144,7 @@ class Source:
             if room >= min(self._workload.burst, self._workload.closed):
                 self._hand_over(room)
         else:
-            self._hand_over(WAITING - len(self._host.queues.get(self.group, ())))
+            self._hand_over(WAITING - self._waiting())
 
     def _hand_over(self, count: int) -> bool:
         """Hands over messages; False when this source has nothing more to say."""
@@ -196,10 +162,9 @@ class Source:
             self._left -= count
         if self._workload.closed:
             numbering.owners.update(dict.fromkeys(range(first, first + count), self))
-        host = self._host
-        host.work += count * self._workload.cost
-        size = self._workload.size
-        return self._outgoing.accept(self.group, [payload_of(host.me, self.group, n, size) for n in range(first, first + count)])
+        me, size = self._host.me, self._workload.size
+        self._host.work += count * self._workload.cost
+        return self._outgoing.accept(self.group, [payload_of(me, self.group, n, size) for n in range(first, first + count)])
 
     def _hand_over_in_time(self, count: int) -> bool:
         """Hands over messages with a deadline."""

@@ -22,19 +22,8 @@ if TYPE_CHECKING:
     from .validation import validate
     from .writer import TraceWriter
 
-__all__ = [
-    "KINDS",
-    "SCHEMA",
-    "TRACE_VERSION",
-    "History",
-    "Malformed",
-    "MalformedTrace",
-    "Trace",
-    "TraceBuffer",
-    "TraceWriter",
-    "read",
-    "validate",
-]
+__all__ = ["KINDS", "SCHEMA", "TRACE_VERSION", "History", "Malformed", "MalformedTrace"]
+__all__ += ["Trace", "TraceBuffer", "TraceWriter", "read", "validate"]
 
 __getattr__ = exports(
     __name__,

@@ -2,20 +2,19 @@
 
 Theory of operation
 -------------------
-Every spool is read twice, block by block. The first pass notes when each message was sent (a range at a time, because
-that is how a host takes them), how the history ends and whether it is whole. The second makes rows: tens of thousands
-at a time, a record is one entry of each column, entries are repeated as often as the record has messages, and numbers,
-digests and sizes are filled in by array arithmetic. So a spool may be much larger than the memory; what is kept for a
-run is 24 bytes for each batch that was sent.
+Every spool is read twice, block by block. The first pass notes when each message was sent (a range at a time, because that is how
+a host takes them), how the history ends and whether it is whole. The second makes rows, tens of thousands at a time: a record is
+one entry of each column, entries are repeated for each message of the record, and numbers, digests and sizes are filled in by
+array arithmetic. So a spool may be much larger than the memory; what is kept for a run is 24 bytes for each batch that was sent.
 
-**The end.** A history without ``crash`` or ``end`` that did not leave its last group either is one of a process that was
-killed. A flush comes before its packets, so whatever others have of it is in the spool, and the collector appends
-``crash`` with ``{"by": "collector"}``. Not if the process lives: then more may follow, and its history stays cut.
+**The end.** A history without ``crash`` or ``end`` that did not leave its last group either is one of a process that was killed.
+A flush comes before its packets, so whatever others have of it is in the spool, and the collector appends ``crash`` with ``{"by":
+"collector"}``. Not if the process lives: then more may follow, and its history stays cut.
 
-**The beginning.** A spool that kept only its last files has no beginning. Nobody can verify it: views and numbers of
-messages are missing. It is refused, or, with ``tail``, made into a trace to look at: the history gets a ``start`` row that
-tells how many rows are missing, its ``send`` rows are called ``taken`` (numbers of ``send`` rows begin at 1), rows say no
-view before the first that was installed, and no process of the run promises anything.
+**The beginning.** A spool that kept only its last files cannot be verified: views and numbers of messages are missing. It is
+refused, or, with ``tail``, made into a trace to look at: the history gets a ``start`` row that tells how many rows are missing,
+its ``send`` rows are called ``taken`` (numbers of ``send`` rows begin at 1), rows say no view before the first that was
+installed, and no process of the run promises anything.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ import dataclasses
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -55,13 +55,10 @@ class CollectedProcess:
 
     run: str
     process: str
-    rows: int
-    """In the trace."""
+    rows: int  # in the trace
     ending: Ending
-    torn: int
-    """Bytes at the end that are no whole block: a write that a kill interrupted, or one still under way."""
-    missing: int
-    """Rows at the beginning that are gone with old files."""
+    torn: int  # bytes at the end that are no whole block: a write that a kill interrupted, or one still under way
+    missing: int  # rows at the beginning that are gone with old files
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,10 +66,8 @@ class CollectSummary:
     """What was made of all spools, in the order (run, process)."""
 
     processes: tuple[CollectedProcess, ...]
-    events: dict[str, int]
-    """Rows of each kind, in the order of kinds."""
-    empty: tuple[Path, ...]
-    """Spools of processes that were stopped before they had recorded anything; they are not in the trace."""
+    events: dict[str, int]  # rows of each kind, in the order of kinds
+    empty: tuple[Path, ...]  # spools of processes that were stopped before they had recorded anything; they are not in the trace
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -112,8 +107,9 @@ def collect(
     events: dict[str, int] = {}
     empty = [reader.directory for reader in readers if reader.header is None]
     with TraceWriter(out) as trace:
-        for _, of_run in groupby([reader for reader in readers if reader.header is not None], key=_run_of):
-            surveys = [_Survey(reader, done) for reader in of_run]
+        begun = [(reader.header.run, reader) for reader in readers if reader.header is not None]
+        for _, of_run in groupby(begun, key=itemgetter(0)):
+            surveys = [_Survey(reader, done) for _, reader in of_run]
             empty += [survey.reader.directory for survey in surveys if not survey.rows]
             surveys = [survey for survey in surveys if survey.rows]
             sent = {key: times.index() for survey in surveys for key, times in survey.sent.items()}
@@ -127,11 +123,6 @@ def collect(
     return CollectSummary(tuple(collected), dict(sorted(events.items())), tuple(empty))
 
 
-def _run_of(reader: SpoolReader) -> str:
-    assert reader.header is not None
-    return reader.header.run
-
-
 def _refuse_tails(readers: Sequence[SpoolReader]) -> None:
     for reader in readers:
         if reader.first:
@@ -141,13 +132,13 @@ def _refuse_tails(readers: Sequence[SpoolReader]) -> None:
             )
 
 
+@dataclasses.dataclass
 class _Progress:
     """Adds up what the passes over all spools have read."""
 
-    def __init__(self, tell: Callable[[int, int], None], total: int) -> None:
-        self._tell = tell
-        self._total = total
-        self._before = 0
+    _tell: Callable[[int, int], None]
+    _total: int
+    _before: int = 0
 
     def blocks(self, reader: SpoolReader) -> Iterator[SpoolBlock]:
         """One pass over a spool."""
@@ -158,11 +149,11 @@ class _Progress:
         self._tell(self._before, self._total)
 
 
+@dataclasses.dataclass
 class _Sent:
     """When the messages of one sender in one group were sent."""
 
-    def __init__(self) -> None:
-        self._ranges = array("q")
+    _ranges: array[int] = dataclasses.field(default_factory=lambda: array("q"))
 
     def add(self, first: int, count: int, time: int) -> None:
         self._ranges.extend((first, count, time))
@@ -198,8 +189,7 @@ class _Survey:
         self.last_time = 0
         self.sent: dict[tuple[str, str], _Sent] = {}
         self._final: Ending | None = None
-        self._groups: set[str] = set()
-        """Those it takes part in."""
+        self._groups: set[str] = set()  # those it takes part in
         self._left = False
         for block in progress.blocks(reader):
             self._add(block)
@@ -216,8 +206,7 @@ class _Survey:
         self.rows += block.rows
         for record in block.block.records:
             self.last_time = record.time
-            if self.first_time is None:
-                self.first_time = record.time
+            self.first_time = record.time if self.first_time is None else self.first_time
             if isinstance(record, Other):
                 self._other(block.names[record.kind], None if record.group is None else block.names[record.group])
             elif not isinstance(record, Accepted):
@@ -248,24 +237,21 @@ class _Part(NamedTuple):
     seq: int | None
     rank: int | None
     sizes: int | bytes = 0
-    digests: bytes | None = None
-    """None if it is one row, and not about a message's contents."""
+    digests: bytes | None = None  # None if it is one row, and not about a message's contents
 
     @property
     def rows(self) -> int:
         return 1 if self.digests is None else len(self.digests) // DIGEST_BYTES
 
 
-_COMMON: Final = _Part._fields[:7]
-"""The columns that are the same in all rows of a part, or nearly: ``seq`` is counted on."""
+_COMMON: Final = _Part._fields[:7]  # the columns that are the same in all rows of a part, or nearly: `seq` is counted on
 
 
 class _Run(NamedTuple):
     """What all histories of a run share."""
 
     sent: dict[tuple[str, str], _SentTimes]
-    whole: bool
-    """All of them have their beginning."""
+    whole: bool  # all of them have their beginning
 
 
 def _expand(
@@ -286,10 +272,8 @@ def _expand(
 
 
 class _Rows:
-    """Rows of one history that are not yet in a table, as *parts*: what the rows of one record have in common.
-
-    ``count`` is how many rows these are, ``index`` how many were taken before.
-    """
+    """Rows of one history that are not yet in a table, as *parts*: what the rows of one record have in common. ``count`` is how
+    many rows these are, ``index`` how many were taken before."""
 
     def __init__(self, survey: _Survey, run: _Run) -> None:
         self._run = run
@@ -332,8 +316,8 @@ class _Rows:
         view = self._view(group, record.view)
         if isinstance(record, Sent):
             if record.deadline is not None:
-                for place in range(self.count, self.count + len(digests) // self._integers.itemsize):
-                    self._sparse["deadline"][place] = record.deadline
+                places = range(self.count, self.count + len(digests) // self._integers.itemsize)
+                self._sparse["deadline"] |= dict.fromkeys(places, record.deadline)
             return _Part("taken" if self._headless else "send", time, group, view, me, record.first, None, sizes, digests)
         return _Part("deliver", time, group, view, names[record.sender], record.first, record.rank, sizes, digests)
 
@@ -344,15 +328,11 @@ class _Rows:
         sender = None if record.sender is None else names[record.sender]
         if kind == "view" and group is not None:
             self._installed.add(group)
-        if record.members is not None:
-            self._sparse["members"][self.count] = [names[member] for member in record.members]
-        if record.deadline is not None:
-            self._sparse["deadline"][self.count] = record.deadline
-        detail = record.detail
-        if kind == "start" and not self._run.whole:
-            detail = _without_promises(detail)
-        if detail is not None:
-            self._sparse["detail"][self.count] = detail
+        detail = _without_promises(record.detail) if kind == "start" and not self._run.whole else record.detail
+        members = None if record.members is None else [names[member] for member in record.members]
+        for column, value in (("members", members), ("deadline", record.deadline), ("detail", detail)):
+            if value is not None:
+                self._sparse[column][self.count] = value
         return _Part(kind, record.time, group, self._view(group, record.view), sender, record.seq, record.rank)
 
     def _view(self, group: str | None, view: int | None) -> int | None:
@@ -366,9 +346,9 @@ class _Rows:
         starts = np.cumsum(counts) - counts
         offsets = np.arange(self.count) - np.repeat(starts, counts)
         spread = pa.array(np.repeat(np.arange(len(parts)), counts))
-        columns: dict[str, pa.Array] = {}
-        for place, name in enumerate(_COMMON):
-            columns[name] = spread_column(column_of(name, [part[place] for part in parts]), spread)
+        columns: dict[str, pa.Array] = {
+            name: spread_column(column_of(name, [part[place] for part in parts]), spread) for place, name in enumerate(_COMMON)
+        }
         columns["seq"] = pc.add(columns["seq"], pa.array(offsets))
         columns["sent"] = self._sent(counts, columns["seq"])
         columns["digest"], columns["size"] = self._payloads(counts, starts)

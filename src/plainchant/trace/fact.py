@@ -21,8 +21,7 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     process: str
     index: int
     kind: str
-    time: int
-    """By the process's own clock, ns."""
+    time: int  # by the process's own clock, ns
     group: str | None = None
     view: int | None = None
     sender: str | None = None
@@ -33,10 +32,8 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     deadline: int | None = None
     true_time: int | None = None
     sent: int | None = None
-    digests: tuple[int, ...] | None = None
-    """One for each message; None where there are none."""
-    size: int | None = None
-    """Bytes of the (largest) message."""
+    digests: tuple[int, ...] | None = None  # one for each message; None where there are none
+    size: int | None = None  # bytes of the (largest) message
 
 
 _COLUMNS: Final = (
@@ -48,25 +45,7 @@ _COLUMNS: Final = (
 def facts_of(table: pa.Table) -> Iterator[Fact]:
     """The rows of a trace as facts, in the order of the table."""
     columns: Sequence[list[Any]] = [table.column(name).to_pylist() for name in _COLUMNS]
-    for run, process, index, kind, time, group, view, sender, seq, members, detail, deadline, true, sent, digest, size in zip(
-        *columns, strict=True
-    ):
-        yield Fact(
-            run,
-            process,
-            index,
-            kind,
-            time,
-            group,
-            view,
-            sender,
-            seq,
-            1,
-            None if members is None else tuple(members),
-            detail,
-            deadline,
-            true,
-            sent,
-            None if digest is None else (digest,),
-            size,
-        )
+    for *first, members, detail, deadline, true_time, sent, digest, size in zip(*columns, strict=True):
+        names, digests = None if members is None else tuple(members), None if digest is None else (digest,)
+        values: tuple[Any, ...] = (*first, 1, names, detail, deadline, true_time, sent, digests, size)
+        yield Fact(*values)

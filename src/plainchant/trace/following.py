@@ -7,9 +7,9 @@ appended since the last time, up to a number of bytes, so that a round is short 
 A block that is not whole yet is left for the next round; it is torn only if its process is dead. When a file has been read to
 its end and the next one is there, reading goes on in that one.
 
-**The end of a history.** A process that is killed writes nothing any more, and lets go of its lock. The lock is looked at before
-reading: whoever did not hold it then had written its last, so if the round finds nothing new, a history that has no end gets
-the ``crash`` row that ``collect`` would append. If its process lives it gets none.
+**The end of a history.** A process that is killed releases its lock. The lock is checked before reading: a process that did not
+hold it then had written its last row, so if the round finds nothing new, a history that has no end gets the ``crash`` row that
+``collect`` would append. If its process lives it gets none.
 
 **What cannot be followed** (a block with a wrong checksum, files that were removed before they were read) is told once as a
 *problem*, and that spool is left alone: what was read of it stays true, and nothing is made up.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +33,7 @@ from .fact import Fact
 from .schema import FINAL_KINDS
 from .spool import ALL_BITS, BLOCK, FORMAT, MAGIC, SUFFIX, Accepted, Block, Delivered, Header, Other, Record, Sent
 
-ROUND_BYTES: Final = 4 * 1024 * 1024
-"""Of one spool in one round; at least one block."""
+ROUND_BYTES: Final = 4 * 1024 * 1024  # of one spool in one round; at least one block
 MOST_SPOOLS: Final = 1_000
 MOST_PROBLEMS: Final = 50
 
@@ -48,8 +48,7 @@ class Follower:
         self.directory = Path(directory)
         self._round_bytes = round_bytes
         self._tails: dict[Path, Tail] = {}
-        self.problems: list[str] = []
-        """What could not be followed, in sentences."""
+        self.problems: list[str] = []  # what could not be followed, in sentences
 
     def poll(self) -> list[Fact]:
         """One round: everything that is new, spool by spool, each in its order."""
@@ -97,13 +96,11 @@ class Tail:
         self.abandoned = False
         self.behind = 0
         self._file = -1
-        self._at = 0
-        self._index = 0
+        self._at = self._index = self._time = 0
         self._names: list[str] = []
         self._final = False
         self._groups: set[str] = set()
         self._left = False
-        self._time = 0
 
     def poll(self, most: int) -> list[Fact]:
         """What was appended, up to so many bytes."""
@@ -154,21 +151,17 @@ class Tail:
     def _begin(self) -> bool:
         """Finds the first file. Who keeps only the last ones has lost its beginning."""
         numbers = [int(path.stem) for path in self.directory.glob(f"*{SUFFIX}") if path.stem.isdecimal()]
-        if not numbers:
-            return False
-        self._file = min(numbers)
-        return True
+        self._file = min(numbers, default=-1)
+        return self._file >= 0
 
     def _take(self, path: Path, data: bytes, found: list[Fact]) -> int:
         """The whole blocks at the beginning of the data become facts; how many bytes they are."""
-        at = 0
-        if self._at == 0:
-            if len(data) < len(MAGIC):
-                return 0
-            if not data.startswith(MAGIC):
-                raise self._damaged(path, "it is no spool")
-            at = len(MAGIC)
         is_header = self._at == 0
+        at = len(MAGIC) if is_header else 0
+        if len(data) < at:
+            return 0
+        if is_header and not data.startswith(MAGIC):
+            raise self._damaged(path, "it is no spool")
         while len(data) - at >= BLOCK.size:
             length, complement, check = BLOCK.unpack_from(data, at)
             if length ^ complement != ALL_BITS:
@@ -217,50 +210,27 @@ class Tail:
         assert self.header is not None
         names, run, me = self._names, self.header.run, self.header.process
         if isinstance(record, Other):
-            return Fact(
-                run,
-                me,
-                self._index,
-                names[record.kind],
-                record.time,
-                None if record.group is None else names[record.group],
-                record.view,
-                None if record.sender is None else names[record.sender],
-                record.seq,
-                1,
-                None if record.members is None else tuple(names[member] for member in record.members),
-                record.detail,
-                record.deadline,
-            )
-        digests = self._integers(record.digests)
+            group = None if record.group is None else names[record.group]
+            sender = None if record.sender is None else names[record.sender]
+            members = None if record.members is None else tuple(names[member] for member in record.members)
+            place = (run, me, self._index, names[record.kind], record.time)
+            return Fact(*place, group, record.view, sender, record.seq, 1, members, record.detail, record.deadline)
+        digests, group = self._integers(record.digests), names[record.group]
         size = record.sizes if isinstance(record.sizes, int) else max(self._integers(record.sizes))
-        common: dict[str, Any] = {"count": len(digests), "digests": digests, "size": size}
-        group = names[record.group]
+        kind, view, sender, first = "accept", None, me, None
+        if not isinstance(record, Accepted):
+            kind, view, first = "send", record.view, record.first
         if isinstance(record, Delivered):
-            return Fact(
-                run, me, self._index, "deliver", record.time, group, record.view, names[record.sender], record.first, **common
-            )
-        if isinstance(record, Sent):
-            return Fact(
-                run,
-                me,
-                self._index,
-                "send",
-                record.time,
-                group,
-                record.view,
-                me,
-                record.first,
-                deadline=record.deadline,
-                **common,
-            )
-        assert isinstance(record, Accepted)
-        return Fact(run, me, self._index, "accept", record.time, group, None, me, **common)
+            kind, sender = "deliver", names[record.sender]
+        deadline = record.deadline if isinstance(record, Sent) else None
+        place = (run, me, self._index, kind, record.time)
+        more: dict[str, Any] = {"count": len(digests), "deadline": deadline, "digests": digests, "size": size}
+        return Fact(*place, group, view, sender, first, **more)
 
     def _integers(self, data: bytes) -> tuple[int, ...]:
         assert self.header is not None
         numbers = array("I", data)
-        if self.header.order != _ORDER:
+        if self.header.order != sys.byteorder:
             numbers.byteswap()
         if not numbers:
             raise ValueError("a record without messages")
@@ -289,9 +259,6 @@ class Tail:
 
     def _damaged(self, path: Path, problem: str) -> TraceError:
         return TraceError(f"{path} is damaged after byte {self._at}: {problem}; {self.directory} is followed no further")
-
-
-_ORDER: Final = "little" if array("I", b"\1\0\0\0")[0] == 1 else "big"
 
 
 def _spools_under(directory: Path) -> list[Path]:

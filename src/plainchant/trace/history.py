@@ -7,6 +7,7 @@ because that append is in the innermost loop of a simulation. :class:`TraceBuffe
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.model import GroupId, ProcessId
@@ -31,21 +32,16 @@ Row: TypeAlias = tuple[
 ]
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class History:
-    """One process's history in one run: the rows that are not converted yet.
+    """One process's history in one run: the rows that are not converted yet. ``packets`` maps a position in ``rows`` to the
+    packets that this event put on the network."""
 
-    ``packets`` maps a position in ``rows`` to the packets that this event put on the network.
-    """
-
-    __slots__ = ("first", "packets", "process", "rows", "run")
-
-    def __init__(self, run: str, process: ProcessId) -> None:
-        self.run = run
-        self.process = process
-        self.rows: list[Row] = []
-        self.packets: dict[int, int] = {}
-        self.first = 0
-        """The index of ``rows[0]``: the number of rows that were written and cleared before."""
+    run: str
+    process: ProcessId
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    packets: dict[int, int] = dataclasses.field(default_factory=dict)
+    first: int = 0  # the index of `rows[0]`: the number of rows that were written and cleared before
 
     def clear(self) -> None:
         """Forgets the rows, in place: hosts hold references to the containers."""
@@ -68,10 +64,7 @@ class TraceBuffer:
 
     def history(self, run: str, process: ProcessId) -> History:
         """Where this process's rows go. The same run and process give the same history."""
-        key = (run, process)
-        if key not in self._histories:
-            self._histories[key] = History(run, process)
-        return self._histories[key]
+        return self._histories.setdefault((run, process), History(run, process))
 
     def table(self) -> pa.Table:
         """The rows so far as an Arrow table, in the order (run, process, index)."""

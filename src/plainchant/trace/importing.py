@@ -26,14 +26,11 @@ from .importing_lines import Lines, Said
 from .importing_mapping import ImportProblem, Mapping
 from .schema import FINAL_KINDS, MESSAGE_KINDS
 
-_Key: TypeAlias = tuple[str, str, str, str]
-"""run, group, sender, the log's id"""
+_Key: TypeAlias = tuple[str, str, str, str]  # run, group, sender, the log's id
 
-_UNKNOWN: Final = "unknown"
-"""The sender of a message that no line tells the sender of."""
+_UNKNOWN: Final = "unknown"  # the sender of a message that no line tells the sender of
 
-_STEP_NS: Final = 1000
-"""Without times in the log, lines are a microsecond apart."""
+_STEP_NS: Final = 1000  # without times in the log, lines are a microsecond apart
 
 _FLUSH_EVERY: Final = 4096
 _WARNED: Final = 10
@@ -45,8 +42,7 @@ class Imported:
 
     lines: int
     ignored: int
-    events: dict[str, int]
-    """How many of each kind."""
+    events: dict[str, int]  # how many of each kind
     processes: list[str]
     runs: list[str]
     warnings: list[str]
@@ -55,11 +51,9 @@ class Imported:
 def import_logs(
     logs: Sequence[Path], mapping: Mapping, trace: TraceBuffer, *, progress: Callable[[int], None] = lambda lines: None
 ) -> Imported:
-    """Puts the events of some logs into a trace (a TraceBuffer or a TraceWriter, which the caller closes).
-
-    ``progress`` is told now and then how many lines were read, both passes counted. Raises ImportProblem with the file
-    and line, or with what is wrong with the mapping.
-    """
+    """Puts the events of some logs into a trace (a TraceBuffer or a TraceWriter, which the caller closes). ``progress`` is told
+    now and then how many lines were read, both passes counted. Raises ImportProblem with the file and line, or with what is wrong
+    with the mapping."""
     lines = Lines(logs, mapping)
     events: Iterable[Said] = lines
     if mapping.by_time:
@@ -121,14 +115,12 @@ class _Numbers:
         elif said.kind == "deliver":
             key = (said.run, said.group or "", said.sender, said.id or "")
             # Only what no send has explained so far is remembered, which in most logs is little.
-            if not self._is_known(key):
+            run, group, sender, name = key
+            known = (run, group, sender, name) in self._seqs if sender is not None else (run, group, name) in self._senders
+            if not known:
                 self._mentioned.setdefault(key, said.where)
         elif said.kind == "view":
             self._view(said)
-
-    def _is_known(self, key: tuple[str, str, str | None, str]) -> bool:
-        run, group, sender, name = key
-        return (run, group, sender, name) in self._seqs if sender is not None else (run, group, name) in self._senders
 
     def _send(self, said: Said) -> None:
         run, group, name = said.run, said.group or "", said.id or ""
@@ -136,10 +128,8 @@ class _Numbers:
             raise ImportProblem(f"{said.where}: {said.process} sends a message of {said.sender}; a sender sends its own")
         key = (run, group, said.process, name)
         if key in self._seqs:
-            raise ImportProblem(
-                f"{said.where}: {said.process} sends message {name} of group {group} a second time; "
-                'map what is sent again to kind = "retransmit"'
-            )
+            again = f"{said.process} sends message {name} of group {group} a second time"
+            raise ImportProblem(f'{said.where}: {again}; map what is sent again to kind = "retransmit"')
         self._taken[run, group, said.process] += 1
         self._seqs[key] = self._taken[run, group, said.process]
         place = (run, group, name)
@@ -212,19 +202,15 @@ class _Builder:
 
     def write(self, said: Said) -> None:
         state = self.histories.get((said.run, said.process))
-        is_new = state is None
+        if said.kind == "start" and state is not None:
+            again = f"{said.process} starts a second time; a restarted process is a new one"
+            raise ImportProblem(f"{said.where}: {again}: give it a name of its own, such as {said.process}#1")
         if state is None:
             state = self._begin(said)
-        if said.kind == "start":
-            if not is_new:
-                raise ImportProblem(
-                    f"{said.where}: {said.process} starts a second time; a restarted process is a new one: give it a "
-                    f"name of its own, such as {said.process}#1"
-                )
-            return
         if state.final is not None:
             raise ImportProblem(f"{said.where}: {said.process} does something after its {state.final}; nothing can follow that")
-        self._row(said, state)
+        if said.kind != "start":
+            self._row(said, state)
 
     def _begin(self, said: Said) -> _State:
         state = _State(self._trace.history(said.run, said.process))
@@ -236,15 +222,11 @@ class _Builder:
     def _row(self, said: Said, state: _State) -> None:
         time = said.time if said.time is not None else max(state.time + 1, said.line * _STEP_NS)
         sender, seq = self._numbers.message(said)
-        extra: dict[str, Any] = {}
         if said.kind == "view":
             state.views[said.group or ""] = self._numbers.view(said)
-            extra["members"] = said.members
-        if said.deadline is not None:
-            extra["deadline"] = said.deadline
-        detail = self._detail(said, seq)
-        if detail:
-            extra["detail"] = detail
+        members = said.members if said.kind == "view" else None
+        parts = {"members": members, "deadline": said.deadline, "detail": self._detail(said, seq) or None}
+        extra = {name: part for name, part in parts.items() if part is not None}
         if said.kind in ("join", "leave") and said.group is None:
             raise ImportProblem(f"{said.where}: a {said.kind} without a group; capture it, or give it with set")
         row = (said.group, state.views.get(said.group or ""), sender, seq, None, said.rank, said.digest, said.size)
@@ -281,19 +263,16 @@ class _Builder:
             self._append(state, how, state.time, extra={"detail": detail} if detail else None)
 
 
+@dataclasses.dataclass(slots=True)
 class _State:
     """How far a history has come."""
 
-    __slots__ = ("final", "groups", "has_left", "history", "time", "views")
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-        self.time = 0
-        self.views: dict[str, int] = {}
-        self.groups: dict[str, None] = {}
-        self.final: str | None = None
-        self.has_left = False
-        """Whether it has left the last group that it was in: that ends a history too."""
+    history: History
+    time: int = 0
+    views: dict[str, int] = dataclasses.field(default_factory=dict)
+    groups: dict[str, None] = dataclasses.field(default_factory=dict)
+    final: str | None = None
+    has_left: bool = False  # whether it has left the last group that it was in: that ends a history too
 
     def note(self, said: Said) -> None:
         if said.kind in FINAL_KINDS:

@@ -10,8 +10,7 @@ from zlib import crc32
 
 from .importing_mapping import MEANT, ImportProblem, Mapping
 
-_SHOWN: Final = 5
-"""So many lines that match nothing are shown; the others are counted."""
+_SHOWN: Final = 5  # lines that match nothing and are shown; the others are counted
 
 _PLAIN: Final = frozenset({"run", "time", "process", "kind", "group", "sender", "id", "view"})
 
@@ -55,10 +54,8 @@ class Tally:
         """Lines that nobody accounted for may be the ones that matter."""
         if self.unmatched:
             more = f" and {self.unmatched - len(self.shown):,} more" if self.unmatched > len(self.shown) else ""
-            raise ImportProblem(
-                f"{self.unmatched:,} of {self.lines:,} lines match no [[line]] and no ignore of the mapping: "
-                f"{'; '.join(self.shown)}{more}; add a pattern for them, or ignore them"
-            )
+            lines = f"{self.unmatched:,} of {self.lines:,} lines match no [[line]] and no ignore of the mapping"
+            raise ImportProblem(f"{lines}: {'; '.join(self.shown)}{more}; add a pattern for them, or ignore them")
 
 
 class Lines:
@@ -96,7 +93,9 @@ class Lines:
                     elif any(pattern.search(text) for pattern in self._mapping.ignore):
                         self.tally.ignored += 1
                     else:
-                        self._unmatched(log, number, text)
+                        self.tally.unmatched += 1
+                        if len(self.tally.shown) < _SHOWN:
+                            self.tally.shown.append(f"{log.name}:{number} {text.strip()[:100]!r}")
         except OSError as error:
             raise ImportProblem(f"cannot read {log}: {error.strerror}; check the path") from error
 
@@ -109,11 +108,6 @@ class Lines:
                     given = {name: value for name, value in given.items() if value is not None}
                 return {**known, **pattern.constants, **given}
         return None
-
-    def _unmatched(self, log: Path, number: int, text: str) -> None:
-        self.tally.unmatched += 1
-        if len(self.tally.shown) < _SHOWN:
-            self.tally.shown.append(f"{log.name}:{number} {text.strip()[:100]!r}")
 
     def _said(self, file: str, number: int, given: dict[str, str]) -> Said:
         mapping = self._mapping
@@ -133,21 +127,20 @@ class Lines:
     def _add(self, said: Said, given: dict[str, str], where: str) -> None:
         """What only some lines say."""
         payload = given.get("payload")
-        said.digest = _digest(given.get("digest"), payload)
+        # Equal for equal payloads: of the payload itself, or of the hash that the log gives.
+        text = payload if payload is not None else given.get("digest")
+        said.digest = None if text is None else crc32(text.encode())
         said.size = _integer(given, "size", where)
         if said.size is None and payload is not None:
             said.size = len(payload.encode())
         said.rank = _integer(given, "rank", where)
         if "members" in given:
-            said.members = self._members(given["members"])
+            names = self._mapping.names
+            said.members = tuple(names.get(one, one) for one in self._mapping.split.split(given["members"].strip()) if one)
         if "deadline" in given:
             said.deadline = self._time(given, "deadline", where)
         detail = {name: value for name, value in given.items() if name not in MEANT and name != "run"}
         said.detail = detail or None
-
-    def _members(self, text: str) -> tuple[str, ...]:
-        names = self._mapping.names
-        return tuple(names.get(name, name) for name in self._mapping.split.split(text.strip()) if name)
 
     def _time(self, given: dict[str, str], name: str, where: str) -> int:
         try:
@@ -161,9 +154,3 @@ def _integer(given: dict[str, str], name: str, where: str) -> int | None:
         return int(given[name]) if name in given else None
     except ValueError as error:
         raise ImportProblem(f"{where}: the {name} {given[name]!r} is no whole number; mend the pattern") from error
-
-
-def _digest(digest: str | None, payload: str | None) -> int | None:
-    """Equal for equal payloads: of the payload itself, or of the hash that the log gives."""
-    text = payload if payload is not None else digest
-    return None if text is None else crc32(text.encode())

@@ -34,36 +34,32 @@ class ImportProblem(TraceError):
     """A log cannot be brought into a trace with this mapping."""
 
 
-class _Struct(msgspec.Struct, forbid_unknown_fields=True):
-    pass
-
-
-class _Line(_Struct):
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
     match: str
     kind: str | None = None
     set: dict[str, str | int] = {}
 
 
-class _Time(_Struct):
+class _Time(msgspec.Struct, forbid_unknown_fields=True):
     unit: Literal["s", "ms", "us", "ns"] = "s"
     format: str | None = None
     order: Literal["lines", "time"] = "lines"
 
 
-class _Files(_Struct):
+class _Files(msgspec.Struct, forbid_unknown_fields=True):
     name: str
 
 
-class _End(_Struct):
+class _End(msgspec.Struct, forbid_unknown_fields=True):
     otherwise: Literal["end", "crash", "cut"] = "cut"
     drained: bool = False
 
 
-class _Members(_Struct):
+class _Members(msgspec.Struct, forbid_unknown_fields=True):
     split: str = r"[\s,]+"
 
 
-class _Mapping(_Struct):
+class _Mapping(msgspec.Struct, forbid_unknown_fields=True):
     line: list[_Line]
     run: str | None = None
     protocol: str | None = None
@@ -105,10 +101,8 @@ class Mapping:
         self._digits = _DIGITS[raw.time.unit]
         self._format = raw.time.format
         self.start: dict[str, Any] = {"version": TRACE_VERSION, "parameters": raw.parameters, "bounds": raw.bounds}
-        if raw.protocol is not None:
-            self.start["protocol"] = raw.protocol
-        if raw.promises is not None:
-            self.start["promises"] = raw.promises
+        named = {"protocol": raw.protocol, "promises": raw.promises}
+        self.start |= {key: value for key, value in named.items() if value is not None}
         self._check()
 
     def _pattern(self, number: int, line: _Line) -> Pattern:
@@ -136,10 +130,8 @@ class Mapping:
         in_name = set(self.file_name.groupindex) if self.file_name is not None else set()
         for number, pattern in enumerate(self.patterns, start=1):
             if "process" not in {*pattern.expression.groupindex, *pattern.constants, *in_name}:
-                raise ImportProblem(
-                    f"{self._where}: line {number} does not tell the process; name a group (?P<process>...) "
-                    "there or in files.name"
-                )
+                problem = f"line {number} does not tell the process; name a group (?P<process>...) there or in files.name"
+                raise ImportProblem(f"{self._where}: {problem}")
         if self.by_time and not all("time" in pattern.expression.groupindex for pattern in self.patterns):
             raise ImportProblem(f'{self._where}: time.order = "time" needs a group (?P<time>...) in every [[line]]')
 

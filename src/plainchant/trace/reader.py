@@ -16,6 +16,7 @@ import glob
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,24 +44,16 @@ class Trace(NamedTuple):
 
 
 def read(path: str | Path) -> Trace:
-    """Reads a trace.
-
-    Raises MalformedTrace for files that are not Parquet, lack a column or have one of a wrong type, and TraceError if
-    there is nothing to read.
-    """
+    """Reads a trace. Raises MalformedTrace for files that are not Parquet, lack a column or have one of a wrong type, and
+    TraceError if there is nothing to read."""
     filesystem, paths = find_files(str(path))
-    tables: list[pa.Table] = []
-    files: list[Part] = []
-    malformed: list[Malformed] = []
-    first = 0
-    for name in paths:
-        table, problems = _read_file(filesystem, name)
-        malformed.extend(Malformed(name, None, None, None, problem) for problem in problems)
-        tables.append(table)
-        files.append(Part(name, first, table.num_rows))
-        first += table.num_rows
-    if malformed:
-        raise MalformedTrace(malformed)
+    results = [_read_file(filesystem, name) for name in paths]
+    problems = [(name, problem) for name, (_, of_file) in zip(paths, results, strict=True) for problem in of_file]
+    if problems:
+        raise MalformedTrace([Malformed(name, None, None, None, problem) for name, problem in problems])
+    tables = [table for table, _ in results]
+    firsts = accumulate((table.num_rows for table in tables), initial=0)
+    files = [Part(name, first, table.num_rows) for name, first, table in zip(paths, firsts, tables, strict=False)]
     return Trace(_together(tables, paths), tuple(files))
 
 
@@ -72,9 +65,7 @@ def file_of(files: Sequence[Part], row: int) -> str | None:
     """
     place = bisect_right(files, row, key=lambda part: part.first) - 1
     # An empty file shares its first row with the next one, which bisect_right prefers; past the end there is nothing.
-    if place < 0 or row >= files[place].first + files[place].rows:
-        return None
-    return files[place].path
+    return files[place].path if place >= 0 and row < files[place].first + files[place].rows else None
 
 
 def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
@@ -92,14 +83,14 @@ def find_files(path: str) -> tuple[fs.FileSystem, list[str]]:
         found = [file for root in roots for file in _below(filesystem, root)]
     except (OSError, pa.ArrowException) as error:
         raise TraceError(f"cannot look for a trace at {path}: {error}; check the path or address") from error
-    if not found and isinstance(filesystem, fs.LocalFileSystem) and os.path.exists(os.path.join(inside, "sweep.json")):
+    if found:
+        return filesystem, list(dict.fromkeys(found))
+    is_local, spools = isinstance(filesystem, fs.LocalFileSystem), os.path.join(inside, "**", "*.spool")
+    if is_local and os.path.exists(os.path.join(inside, "sweep.json")):
         raise TraceError(f"the sweep in {path} kept no traces; sweep with --keep all into another directory, or replay a run")
-    spools = os.path.join(inside, "**", "*.spool")
-    if not found and isinstance(filesystem, fs.LocalFileSystem) and next(glob.iglob(spools, recursive=True), None) is not None:
+    if is_local and next(glob.iglob(spools, recursive=True), None) is not None:
         raise TraceError(f"{path} holds spools of live processes; make a trace of them: plainchant collect {path} --out TRACE")
-    if not found:
-        raise TraceError(f"there is no trace at {path}: no *.parquet file; give a file, a directory or a glob of them")
-    return filesystem, list(dict.fromkeys(found))
+    raise TraceError(f"there is no trace at {path}: no *.parquet file; give a file, a directory or a glob of them")
 
 
 def _below(filesystem: fs.FileSystem, path: str) -> list[str]:
@@ -114,13 +105,9 @@ def _below(filesystem: fs.FileSystem, path: str) -> list[str]:
         return _below(filesystem, inside)
     selector = fs.FileSelector(path, recursive=True)
     found = [entry.path for entry in filesystem.get_file_info(selector) if entry.type == fs.FileType.File]
-    return sorted(file for file in found if file.endswith(".parquet") and not _is_hidden(file, path))
-
-
-def _is_hidden(file: str, directory: str) -> bool:
-    """Whether the name, or a directory between it and the one that was asked for, is hidden or temporary."""
-    parts = os.path.relpath(file, directory).split("/")
-    return any(part.startswith((".", "_")) for part in parts)
+    # Files that are hidden or temporary, or in a directory below this one that is, do not count.
+    names = {file: os.path.relpath(file, path).split("/") for file in found if file.endswith(".parquet")}
+    return sorted(file for file, parts in names.items() if not any(part.startswith((".", "_")) for part in parts))
 
 
 def _read_file(filesystem: fs.FileSystem, name: str) -> tuple[pa.Table, list[str]]:

@@ -1,9 +1,8 @@
 """What a trace is: its columns, its version, its kinds of event, and how something wrong with it is reported.
 
-A trace is one table, one row an event. A row's place is (run, process, index); a process's rows of one run, in the
-order of their index, are its *history*. Columns and kinds that are not listed here are kept and ignored, so that other
-writers can add their own; a listed column that is missing is an error, because nobody could tell "never happened" from
-"not recorded".
+A trace is one table, one row an event. A row's place is (run, process, index); a process's rows of one run, in the order of their
+index, are its *history*. Columns and kinds that are not listed here are kept and ignored, so that other writers can add their
+own; a listed column that is missing is an error, because nobody could tell "never happened" from "not recorded".
 """
 
 from __future__ import annotations
@@ -18,26 +17,13 @@ from ..core.model import TraceError
 
 VERSION_KEY: Final = b"plainchant.trace.version"
 
+_TEXT, _LONG, _INT = pa.string(), pa.int64(), pa.int32()
 SCHEMA: Final = pa.schema(
     [
-        ("run", pa.string()),
-        ("process", pa.string()),
-        ("index", pa.int64()),
-        ("time", pa.int64()),
-        ("true_time", pa.int64()),
-        ("kind", pa.string()),
-        ("group", pa.string()),
-        ("view", pa.int64()),
-        ("sender", pa.string()),
-        ("seq", pa.int64()),
-        ("members", pa.list_(pa.string())),
-        ("deadline", pa.int64()),
-        ("sent", pa.int64()),
-        ("rank", pa.int64()),
-        ("digest", pa.int64()),
-        ("size", pa.int32()),
-        ("packets", pa.int32()),
-        ("detail", pa.string()),
+        *(("run", _TEXT), ("process", _TEXT), ("index", _LONG), ("time", _LONG), ("true_time", _LONG), ("kind", _TEXT)),
+        *(("group", _TEXT), ("view", _LONG), ("sender", _TEXT), ("seq", _LONG), ("members", pa.list_(_TEXT))),
+        *(("deadline", _LONG), ("sent", _LONG), ("rank", _LONG), ("digest", _LONG), ("size", _INT), ("packets", _INT)),
+        ("detail", _TEXT),
     ]
 )
 
@@ -47,43 +33,16 @@ REQUIRED: Final = ("run", "process", "index", "time", "kind")
 MESSAGE_KINDS: Final = frozenset({"send", "deliver"})
 """Events that are about a message: without group, sender and seq they say nothing."""
 
-FINAL_KINDS: Final = frozenset({"crash", "end"})
-"""Nothing happens at a process after one of these."""
+FINAL_KINDS: Final = frozenset({"crash", "end"})  # nothing happens at a process after one of these
 
 VERIFIED_KINDS: Final = ("start", "join", "send", "deliver", "view", "leave", "crash", "end", "fault")
 """Kinds that every verifier understands."""
 
 KINDS: Final = (
     *VERIFIED_KINDS,
-    "accept",
-    "receive",
-    "null",
-    "suspect",
-    "refute",
-    "confirm",
-    "remove",
-    "bye",
-    "form",
-    "refused",
-    "retransmit",
-    "drop",
-    "block",
-    "unblock",
-    "stable",
-    "admit",
-    "reject",
-    "token",
-    "sync",
-    "elect",
-    "state",
-    "usend",
-    "udeliver",
-    "sent",
-    "decide",
-    "late",
-    "operation",
-    "note",
-    "request",
+    *("accept", "receive", "null", "suspect", "refute", "confirm", "remove", "bye", "form", "refused", "retransmit", "drop"),
+    *("block", "unblock", "stable", "admit", "reject", "token", "sync", "elect", "state", "usend", "udeliver", "sent", "decide"),
+    *("late", "operation", "note", "request"),
 )
 """Kinds with a meaning; the later ones serve metrics and explanations."""
 
@@ -99,13 +58,8 @@ class Malformed:
     problem: str
 
     def __str__(self) -> str:
-        where = [self.file or "trace"]
-        if self.run is not None:
-            where.append(f"run {self.run}")
-        if self.process is not None:
-            where.append(f"process {self.process}")
-        if self.index is not None:
-            where.append(f"index {self.index}")
+        place = (("run", self.run), ("process", self.process), ("index", self.index))
+        where = [self.file or "trace", *(f"{name} {value}" for name, value in place if value is not None)]
         return f"{', '.join(where)}: {self.problem}"
 
     def to_json(self) -> dict[str, Any]:

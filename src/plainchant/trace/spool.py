@@ -2,25 +2,24 @@
 
 Theory of operation
 -------------------
-A live process may be killed at any instant, and whatever others can have seen of it must be on disk by then. So its
-host tells the spool what happens during a turn and calls ``flush`` at the turn's end, before the turn's packets leave:
-one ``write`` of everything. A process that is killed between two flushes loses nothing that anybody can know of. (The
-machine may fail as well: nobody calls ``fsync``, so a power failure can lose the last seconds.)
+A live process may be killed at any instant, and whatever others can have seen of it must be on disk by then. So its host tells
+the spool what happens during a turn and calls ``flush`` at the turn's end, before the turn's packets leave: one ``write`` of
+everything. A process that is killed between two flushes loses nothing that others can know of. (Nothing calls ``fsync``, so a
+power failure of the machine can lose the last seconds.)
 
-**Ranges, not rows.** A host takes and delivers batches. A batch is one record: kind, time, group, view, sender, the
-first number, the rank, the sizes (one integer where all are equal) and a CRC-32 a message. Work a message is what
-Python cannot afford, so the payloads are only gone over by ``map`` with functions of C. Names are written once and are
-then numbers. Rows of a trace are made of it later, by ``collect``.
+**Ranges, not rows.** A host takes and delivers batches. A batch is one record: kind, time, group, view, sender, the first number,
+the rank, the sizes (one integer where all are equal) and a CRC-32 for each message. Python cannot afford work for each message,
+so the payloads are only gone over by ``map`` with functions of C. Names are written once and are then numbers. ``collect`` makes
+rows of it.
 
-**Files.** ``DIRECTORY/RUN/PROCESS/00000.spool``, ``00001.spool``, ...; signs in names that a file system could take
-amiss are escaped like those of a URL (``p3#1`` is ``p3%231``). A file is ``MAGIC``, then blocks. A block is its length,
-the complement of its length, the CRC-32 of its body, each in 4 bytes, little-endian, and the body, MessagePack. The
-first block of a file is a :class:`Header` with all names so far, so a file can be read without those before it; every
-other block is a flush, a :class:`Block`. A block at the end that is shorter than its length says is a torn write, and
-everything before it is whole. A block that has its length and another checksum was altered afterwards.
+**Files.** ``DIRECTORY/RUN/PROCESS/00000.spool``, ``00001.spool``, ...; signs that a file system could refuse are escaped like
+those of a URL (``p3#1`` is ``p3%231``). A file is ``MAGIC``, then blocks. A block is its length, the complement of its length,
+the CRC-32 of its body, each in 4 bytes, little-endian, and the body, MessagePack. The first block of a file is a :class:`Header`
+with all names so far, so a file can be read without those before it; every other block is a flush, a :class:`Block`. A block at
+the end that is shorter than its length says is a torn write, and everything before it is whole. A block of its full length with
+another checksum was altered.
 
-The spool holds a lock on the file that it writes (``flock``), which goes with the process however it ends. By it a
-collector knows who still lives.
+The spool holds a lock on the file that it writes (``flock``), which ends with the process: by it a collector knows which live.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ import time as clock
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 from zlib import crc32
@@ -43,8 +41,7 @@ import msgspec
 from ..core.model import TraceError, UsageError
 
 MAGIC: Final = b"plainchant.spool\n"
-FORMAT: Final = 1
-"""The version of the format of spools; the trace that is made of them has a version of its own."""
+FORMAT: Final = 1  # the version of the format of spools; the trace that is made of them has a version of its own
 SUFFIX: Final = ".spool"
 ROTATE: Final = 64 * 1024 * 1024
 
@@ -52,10 +49,8 @@ BLOCK: Final = struct.Struct("<III")
 ALL_BITS: Final = 0xFFFFFFFF
 
 
-Code: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-"""A name, by its number."""
-Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""What fits into a column of a trace."""
+Code: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]  # a name, by its number
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what fits into a column of a trace
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -64,15 +59,11 @@ class Header(msgspec.Struct, frozen=True):
     version: int
     run: str
     process: str
-    booted: int
-    """When the spool was begun, ns since 1970: the same in all files of a spool."""
+    booted: int  # when the spool was begun, ns since 1970: the same in all files of a spool
     file: int
-    index: int
-    """The index of the first row in this file."""
-    order: Literal["little", "big"]
-    """Of the bytes in ``sizes`` and ``digests``."""
-    names: list[str]
-    """The names that records mean by 0, 1, 2, ...; the blocks add theirs."""
+    index: int  # the index of the first row in this file
+    order: Literal["little", "big"]  # of the bytes in `sizes` and `digests`
+    names: list[str]  # the names that records mean by 0, 1, 2, ...; the blocks add theirs
 
 
 class Sent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=0):
@@ -84,8 +75,7 @@ class Sent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=0):
     first: Int64
     sizes: int | bytes
     digests: bytes
-    deadline: Int64 | None = None
-    """When they have to be delivered, by the clock that ``time`` is of."""
+    deadline: Int64 | None = None  # when they have to be delivered, by the clock that `time` is of
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
@@ -185,8 +175,7 @@ class Spool:
     ) -> None:
         if rotate < 1 or keep < 0:
             raise UsageError(f"a spool cannot have rotate={rotate} and keep={keep}; rotate is at least 1, keep at least 0")
-        self.directory = Path(directory, file_name(run), file_name(process))
-        """Where the files of this process are."""
+        self.directory = Path(directory, file_name(run), file_name(process))  # where the files of this process are
         self._run = run
         self._process = process
         self._rotate = rotate
@@ -194,14 +183,9 @@ class Spool:
         self._booted = clock.time_ns()
         self._names = _Names()
         self._records: list[Record] = []
-        self._rows = 0
-        self._index = 0
-        self._packets = 0
-        self._files = 0
+        self._rows = self._index = self._packets = self._files = self._written = 0
         self._file = -1
-        self._written = 0
-        self.bytes_written = 0
-        """In all files together."""
+        self.bytes_written = 0  # in all files together
         self._problem = ""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -209,17 +193,15 @@ class Spool:
         except OSError as error:
             raise self._failed(error) from error
         if occupied:
-            raise TraceError(
-                f"{self.directory} already holds a history of {process} in run {run}; "
-                "a restarted process has a new name (p3, then p3#1), a new run another run name"
-            )
+            held = f"{self.directory} already holds a history of {process} in run {run}"
+            raise TraceError(f"{held}; a restarted process has a new name (p3, then p3#1), a new run another run name")
         self.row("start", self._booted if time is None else time, detail=start)
         self.flush()
 
     def __enter__(self) -> Spool:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def send(
@@ -228,8 +210,7 @@ class Spool:
         """The protocol took messages ``first``, ``first + 1``, ... of this process; all of them have the deadline, if any."""
         if payloads:
             self._rows += len(payloads)
-            digests = array("I", map(crc32, payloads)).tobytes()
-            self._records.append(Sent(time, self._names[group], view, first, _sizes(payloads), digests, deadline))
+            self._records.append(Sent(time, self._names[group], view, first, _sizes(payloads), _digests(payloads), deadline))
 
     def deliver(
         self, time: int, group: str, view: int | None, sender: str, first: int, payloads: Sequence[bytes], rank: int | None
@@ -237,16 +218,14 @@ class Spool:
         """Messages ``first``, ``first + 1``, ... of the sender are handed to the application; they share their rank."""
         if payloads:
             self._rows += len(payloads)
-            names = self._names
-            digests = array("I", map(crc32, payloads)).tobytes()
-            self._records.append(Delivered(time, names[group], view, names[sender], first, rank, _sizes(payloads), digests))
+            names, sizes, digests = self._names, _sizes(payloads), _digests(payloads)
+            self._records.append(Delivered(time, names[group], view, names[sender], first, rank, sizes, digests))
 
     def accept(self, time: int, group: str, payloads: Sequence[bytes]) -> None:
         """The API accepted messages; they have no numbers yet."""
         if payloads:
             self._rows += len(payloads)
-            digests = array("I", map(crc32, payloads)).tobytes()
-            self._records.append(Accepted(time, self._names[group], _sizes(payloads), digests))
+            self._records.append(Accepted(time, self._names[group], _sizes(payloads), _digests(payloads)))
 
     def row(
         self,
@@ -268,20 +247,10 @@ class Spool:
             raise TraceError(f"the detail {detail!r} of a {kind!r} row is not JSON: {error}; its host is defective") from error
         names = self._names
         self._rows += 1
-        self._records.append(
-            Other(
-                names[kind],
-                time,
-                None if group is None else names[group],
-                view,
-                None if sender is None else names[sender],
-                seq,
-                rank,
-                None if members is None else [names[member] for member in members],
-                deadline,
-                text,
-            )
-        )
+        kind_code, group_code = names[kind], None if group is None else names[group]
+        sender_code = None if sender is None else names[sender]
+        codes = None if members is None else [names[member] for member in members]
+        self._records.append(Other(kind_code, time, group_code, view, sender_code, seq, rank, codes, deadline, text))
 
     @property
     def written(self) -> int:
@@ -331,10 +300,13 @@ class Spool:
         try:
             self.flush()
         finally:
-            if self._file >= 0:
-                os.close(self._file)
-                self._file = -1
+            self._let_go()
             self._problem = self._problem or f"the spool in {self.directory} is closed; it takes no more rows"
+
+    def _let_go(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def _next(self) -> None:
         """Begins a file; the lock of the one before goes when the new one has one, so a living process always has one."""
@@ -345,8 +317,7 @@ class Spool:
         except OSError:
             os.close(file)
             raise
-        if self._file >= 0:
-            os.close(self._file)
+        self._let_go()
         self._file = file
         written = list(self._names)[: len(self._names) - len(self._names.new)]
         header = Header(FORMAT, self._run, self._process, self._booted, self._files, self._index, sys.byteorder, written)
@@ -372,9 +343,7 @@ class Spool:
     def _failed(self, cause: OSError | str) -> TraceError:
         """The error to raise; from now on nothing is written."""
         reason = cause if isinstance(cause, str) else f"{cause.strerror or cause}; make room or choose another directory"
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._let_go()
         self._problem = f"cannot write the spool of {self._process} to {self.directory}: {reason}"
         return TraceError(self._problem)
 
@@ -404,6 +373,10 @@ def file_name(name: str) -> str:
     except UnicodeEncodeError as error:
         raise UsageError(f"{name!r} is no text that can be a file's name; choose another name") from error
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
+def _digests(payloads: Sequence[bytes]) -> bytes:
+    return array("I", map(crc32, payloads)).tobytes()
 
 
 def _sizes(payloads: Sequence[bytes]) -> int | bytes:

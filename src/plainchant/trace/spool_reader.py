@@ -23,8 +23,7 @@ import msgspec
 from ..core.model import TraceError
 from .spool import ALL_BITS, BLOCK, FORMAT, MAGIC, SUFFIX, Block, Delivered, Header, Other, Record
 
-DIGEST_BYTES: Final = 4
-"""Of each size and each digest in a record."""
+DIGEST_BYTES: Final = 4  # of each size and each digest in a record
 
 
 class _Version(msgspec.Struct):
@@ -43,10 +42,8 @@ class SpoolBlock(NamedTuple):
 
     block: Block
     names: Sequence[str]
-    rows: int
-    """How many rows its records stand for."""
-    read: int
-    """Bytes of the spool up to the end of this block."""
+    rows: int  # how many rows its records stand for
+    read: int  # bytes of the spool up to the end of this block
 
 
 class _File(NamedTuple):
@@ -55,16 +52,13 @@ class _File(NamedTuple):
 
 
 class SpoolReader:
-    """The spool of one process; ``directory`` is where its files are.
-
-    ``alive``: the process is still writing it (on this machine; of a copy nobody can tell). ``first`` is the index of
-    the first row that is there: it is more than 0 if old files were removed. ``torn``, known after the blocks were read, is
-    how many bytes at the end are no whole block.
-    """
+    """The spool of one process; ``directory`` is where its files are. ``alive``: the process is still writing it (on this
+    machine; for a copy this cannot be known). ``first`` is the index of the first row that is there, above 0 if old files were
+    removed. ``torn``, known after the blocks were read, is the number of bytes at the end that are no whole block."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        # Looked at first: who ends while we read was alive, and has perhaps written what we do not read.
+        # Checked first: a process that ends while we read was alive, and may have written what we do not read.
         self.alive = _is_locked(directory)
         self.files = _files(directory)
         self.torn = 0
@@ -87,22 +81,17 @@ class SpoolReader:
             return
         index = self.first
         before = 0
-        for number, file in enumerate(self.files):
-            last = number == len(self.files) - 1
+        for file in self.files:
             with _opened(file.path) as stream:
                 bodies = self._bodies(stream, file)
-                begun = next(bodies, None)
-                names: list[str] = []
-                at = 0
-                if begun is not None:
-                    names = list(self._continued(file.path, begun[0], index).names)
-                    at = begun[1]
+                header, at = next(bodies, (None, 0))
+                names = list(self._continued(file.path, header, index).names) if header is not None else []
                 for body, end in bodies:
                     block, rows = self._decoded(file.path, at, body, names)
                     at = end
                     index += rows
                     yield SpoolBlock(block, names, rows, before + end)
-            if at < file.size and not last:
+            if at < file.size and file is not self.files[-1]:
                 self._damaged(file.path, at, "its last block is not whole, though another file follows")
             self.torn = file.size - at
             before += file.size
@@ -138,13 +127,10 @@ class SpoolReader:
         except _UNREADABLE as error:
             self._damaged(path, at, f"a block cannot be read: {error}")
         names += block.names
-        rows = 0
-        for record in block.records:
-            count = _rows_of(record, len(names))
-            if not count:
-                self._damaged(path, at, f"a record contradicts itself: {record}")
-            rows += count
-        return block, rows
+        counts = [_rows_of(record, len(names)) for record in block.records]
+        if 0 in counts:
+            self._damaged(path, at, f"a record contradicts itself: {block.records[counts.index(0)]}")
+        return block, sum(counts)
 
     def _bodies(self, stream: IO[bytes], file: _File) -> Iterator[tuple[bytes, int]]:
         """The whole blocks of a file, each with the position of its end."""
@@ -172,10 +158,8 @@ class SpoolReader:
 
 
 def open_spools(paths: Sequence[str | Path]) -> list[SpoolReader]:
-    """The spools in these directories, at any depth, in the order of run and process; those without a header last.
-
-    TraceError if there is none, or two of one process.
-    """
+    """The spools in these directories, at any depth, in the order of run and process; those without a header last. TraceError if
+    there is none, or two of one process."""
     directories: dict[Path, None] = {}
     for path in map(Path, paths):
         found = sorted({file.parent for file in path.rglob(f"*{SUFFIX}")}) if path.is_dir() else []
@@ -190,10 +174,8 @@ def open_spools(paths: Sequence[str | Path]) -> list[SpoolReader]:
             continue
         name = (reader.header.run, reader.header.process)
         if name in known:
-            raise TraceError(
-                f"{known[name].directory} and {reader.directory} are both of process {name[1]} in run {name[0]}; "
-                "collect them one by one, or give each run a name of its own"
-            )
+            both = f"{known[name].directory} and {reader.directory} are both of process {name[1]} in run {name[0]}"
+            raise TraceError(f"{both}; collect them one by one, or give each run a name of its own")
         known[name] = reader
     return [known[name] for name in sorted(known)] + [reader for reader in readers if reader.header is None]
 

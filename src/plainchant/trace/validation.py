@@ -57,8 +57,7 @@ _decode_version: Final = msgspec.json.Decoder(_Version).decode
 _decode_start: Final = msgspec.json.Decoder(_Start).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-    "send": msgspec.json.Decoder(_Send),
-    "sent": msgspec.json.Decoder(_Send),
+    **dict.fromkeys(("send", "sent"), msgspec.json.Decoder(_Send)),
     "view": msgspec.json.Decoder(_View),
 }
 
@@ -69,8 +68,7 @@ class _Row(NamedTuple):
     at: int
     run: str
     process: str
-    place: int
-    """Its index in the history (tuples have a method of that name)."""
+    place: int  # its index in the history (tuples have a method of that name)
     kind: str | None
     group: str | None
     view: int | None
@@ -117,7 +115,7 @@ def _sorted_rows(table: pa.Table) -> Iterator[_Row]:
     placed = table.select(_COLUMNS).add_column(0, "at", pa.array(np.arange(table.num_rows)))
     for name in ("run", "process", "index"):
         placed = placed.filter(pc.is_valid(placed.column(name)))
-    order = [("run", "ascending"), ("process", "ascending"), ("index", "ascending"), ("at", "ascending")]
+    order = [(name, "ascending") for name in ("run", "process", "index", "at")]
     for batch in placed.sort_by(order).to_batches(max_chunksize=65_536):
         yield from map(_Row._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
@@ -125,11 +123,8 @@ def _sorted_rows(table: pa.Table) -> Iterator[_Row]:
 def _newer_runs(table: pa.Table) -> frozenset[str]:
     """Runs that say they are of a newer version than ours."""
     starts = table.select(["run", "detail"]).filter(pc.equal(table.column("kind"), "start"))
-    newer = set()
-    for run, detail in zip(*(column.to_pylist() for column in starts.columns), strict=True):
-        if (_version(detail) or 0) > TRACE_VERSION:
-            newer.add(run)
-    return frozenset(newer)
+    rows = zip(*(column.to_pylist() for column in starts.columns), strict=True)
+    return frozenset(run for run, detail in rows if (_version(detail) or 0) > TRACE_VERSION)
 
 
 def _version(detail: str | None) -> int | None:
@@ -159,7 +154,9 @@ class _History:
         if row.kind == "view":
             yield from self._view(row)
         elif row.view is not None and row.group is not None and row.view != self._views.get(row.group):
-            yield self._in_other_view(row)
+            last = self._views.get(row.group)
+            known = "no view of it was installed here" if last is None else f"the last one installed here is {last}"
+            yield f"{row.kind!r} in view {row.view} of group {row.group!r}, but {known}"
         if row.kind in ("join", "leave") and row.group is None:
             yield f"a {row.kind!r} without a group"
         if row.kind in MESSAGE_KINDS:
@@ -194,11 +191,6 @@ class _History:
             repeated = sorted({str(name) for name in row.members if row.members.count(name) > 1})
             yield f"a view with repeated members: {', '.join(repeated)}"
 
-    def _in_other_view(self, row: _Row) -> str:
-        last = self._views.get(row.group or "")
-        known = "no view of it was installed here" if last is None else f"the last one installed here is {last}"
-        return f"{row.kind!r} in view {row.view} of group {row.group!r}, but {known}"
-
     def _message(self, row: _Row) -> Iterator[str]:
         if row.group is None or row.sender is None or row.seq is None:
             missing = [name for name in ("group", "sender", "seq") if getattr(row, name) is None]
@@ -232,12 +224,11 @@ def detail_problems(kind: str, detail: str) -> Iterator[str]:
     except (msgspec.MsgspecError, RecursionError) as error:
         yield f"the detail of {kind!r} is not a JSON object: {error}"
         return
-    decoder = _decoders.get(kind)
-    if decoder is not None:
-        try:
-            decoder.decode(detail)
-        except msgspec.ValidationError as error:
-            yield f"the detail of {kind!r} cannot be read: {error}"
+    try:
+        if kind in _decoders:
+            _decoders[kind].decode(detail)
+    except msgspec.ValidationError as error:
+        yield f"the detail of {kind!r} cannot be read: {error}"
 
 
 def _start_problems(kind: str | None, detail: str | None) -> Iterator[str]:

@@ -21,13 +21,10 @@ class Violation(Protocol):
 
     @property
     def run(self) -> str: ...
-
     @property
     def group(self) -> GroupId | None: ...
-
     @property
     def processes(self) -> tuple[ProcessId, ...]: ...
-
     @property
     def sentence(self) -> str: ...
 
@@ -43,10 +40,8 @@ class Outcome(Protocol):
 
     @property
     def cases(self) -> int: ...
-
     @property
     def violations(self) -> int: ...
-
     @property
     def verdict(self) -> Literal["holds", "violated", "nothing to check"]: ...
 
@@ -56,16 +51,12 @@ class Verification(Protocol):
 
     @property
     def properties(self) -> Mapping[str, Outcome]: ...
-
     @property
     def violations(self) -> Sequence[Violation]: ...
-
     @property
     def verdict(self) -> Literal["holds", "violated", "malformed"]: ...
-
     @property
     def ok(self) -> bool: ...
-
     @property
     def warnings(self) -> Sequence[str]: ...
 

@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-Hosts append rows to histories (:mod:`.history`). They are converted many at a time: the rows of all histories are laid end to
-end in the order (run, process, index), flattened into one list, and each column is every twelfth element of it. Columns that
-most rows do not have (members, deadline, detail, packets) are filled in from the few that do. ``run``, ``process`` and
-``index`` are not in the rows at all: they follow from a row's position.
+Hosts append rows to histories (:mod:`.history`). They are converted many at a time: the rows of all histories are laid end to end
+in the order (run, process, index), flattened into one list, and each column is every twelfth element of it. Columns that most
+rows do not have (members, deadline, detail, packets) are filled in from the few that do. ``run``, ``process`` and ``index`` are
+not in the rows: they follow from a row's position.
 
-:class:`TraceWriter` converts a few thousand rows at a time and empties the histories *in place*, because hosts hold references
-to the lists. The batches are small because tuples that are still in the processor's cache convert almost twice as fast, and
-the next rows find warm memory. When enough is converted it is put in order and becomes a row group. Until ``close`` has
-succeeded, the files are in a hidden directory, which becomes ``trace`` by one rename: a trace that is there is whole.
+:class:`TraceWriter` converts a few thousand rows at a time and empties the histories *in place*, because hosts hold references to
+the lists. The batches are small because tuples that are still in the processor's cache convert almost twice as fast. When enough
+is converted it is put in order and becomes a row group. Until ``close`` has succeeded, the files are in a hidden directory, which
+becomes ``trace`` by one rename: a trace that is there is whole.
 
 The same rows give the same bytes: nothing in a file depends on the time, the machine or the order of a set.
 """
@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from itertools import chain
+from contextlib import suppress
+from itertools import accumulate, chain
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Final
 
 import msgspec
@@ -79,7 +79,7 @@ class TraceWriter(TraceBuffer):
     def __enter__(self) -> TraceWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -90,28 +90,25 @@ class TraceWriter(TraceBuffer):
         raise UsageError(f"this trace is written to {self._final}; close it, then read it from there")
 
     def flush_if_full(self) -> None:
-        """Takes the rows out of the histories if there are enough, and writes a row group if there are enough of those.
-
-        It costs a glance at each history: call it every few thousand events.
-        """
-        waiting = 0
-        for history in self._histories.values():
-            waiting += len(history.rows)
+        """Takes the rows out of the histories if there are enough, and writes a row group if there are enough of those. It looks
+        at each history: call it every few thousand events."""
+        waiting = sum([len(history.rows) for history in self._histories.values()])
         if waiting >= min(_BATCH_ROWS, self._row_group):
             self._attempt(self._take)
         if self._converted_rows >= self._row_group:
             self._attempt(self._flush)
 
     def append(self, table: pa.Table) -> None:
-        """Takes rows that are converted already (FILE_SCHEMA): the next ones of each history that has any in them.
+        """Takes rows that are converted already (FILE_SCHEMA): the next ones of each history that has any in them. So that files
+        are in order, whole histories come in the order (run, process)."""
+        self._add(table)
+        if self._converted_rows >= self._row_group:
+            self._attempt(self._flush)
 
-        So that files are in order, whole histories come in the order (run, process).
-        """
+    def _add(self, table: pa.Table) -> None:
         assert self._parquet is not None, "a trace takes no rows after it was closed"
         self._converted.append(table)
         self._converted_rows += table.num_rows
-        if self._converted_rows >= self._row_group:
-            self._attempt(self._flush)
 
     def close(self) -> None:
         """Writes the rest and gives the trace its name. Once that is done, or aborted, there is nothing left to do."""
@@ -121,16 +118,13 @@ class TraceWriter(TraceBuffer):
     def abort(self) -> None:
         """Removes everything that was written, also directories that were made for it."""
         super().abort()
-        self._converted = []
-        self._converted_rows = 0
+        self._converted, self._converted_rows = [], 0
         parquet, sink, self._parquet, self._sink = self._parquet, self._sink, None, None
         # A disk that is full refuses the footer as well; that error says nothing new, and the file goes anyway.
         for closeable in (parquet, sink):
-            try:
+            with suppress(OSError, pa.ArrowException):
                 if closeable is not None:
                     closeable.close()
-            except (OSError, pa.ArrowException):
-                continue
         if self._began:
             shutil.rmtree(self._hidden, ignore_errors=True)
         for path in self._made:
@@ -144,10 +138,8 @@ class TraceWriter(TraceBuffer):
         except (OSError, pa.ArrowException) as error:
             self.abort()
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise TraceError(
-                f"cannot write the trace to {self._final}: {reason}; "
-                "nothing was left there; make room or choose another directory"
-            ) from error
+            remedy = "nothing was left there; make room or choose another directory"
+            raise TraceError(f"cannot write the trace to {self._final}: {reason}; {remedy}") from error
         except BaseException:
             self.abort()
             raise
@@ -170,25 +162,20 @@ class TraceWriter(TraceBuffer):
         self._parquet = _parquet_writer(self._sink)
 
     def _take(self) -> None:
-        assert self._parquet is not None, "a trace takes no rows after it was closed"
         histories = self._ordered()
-        table = convert(histories)
-        self._converted.append(table)
-        self._converted_rows += table.num_rows
+        self._add(convert(histories))
         for history in histories:
             history.first += len(history.rows)
             history.clear()
 
     def _flush(self) -> None:
         assert self._sink is not None
-        assert self._parquet is not None
         if self._sink.tell() >= self._file_bytes:
             self._close_part()
             self._open()
-            assert self._parquet is not None
+        assert self._parquet is not None
         self._parquet.write_table(_merge(self._converted), row_group_size=_GROUP_ROWS_MAX)
-        self._converted = []
-        self._converted_rows = 0
+        self._converted, self._converted_rows = [], 0
 
     def _close_part(self) -> None:
         assert self._sink is not None
@@ -224,11 +211,8 @@ def write_table(table: pa.Table, path: str | Path) -> None:
 
 
 def convert(histories: Sequence[History]) -> pa.Table:
-    """The rows of these histories, one history after the other, as a table.
-
-    Strings are dictionary-encoded (``.cast(SCHEMA)`` makes them plain). Raises TraceError if a value does not fit its
-    column.
-    """
+    """The rows of these histories, one history after the other, as a table. Strings are dictionary-encoded (``.cast(SCHEMA)``
+    makes them plain). Raises TraceError if a value does not fit its column."""
     lengths = [len(history.rows) for history in histories]
     count = sum(lengths)
     rows: list[Row] = list(chain.from_iterable(history.rows for history in histories))
@@ -246,21 +230,21 @@ def convert(histories: Sequence[History]) -> pa.Table:
         columns[name] = column_of(name, flat[place :: len(_ROW)])
     columns.update(_extras(flat[len(_ROW) - 1 :: len(_ROW)]))
     if shared:
-        places = dict(zip(different, range(len(different)), strict=True))
+        places = {number: place for place, number in enumerate(different)}
         spread = pa.array(np.fromiter(map(places.__getitem__, numbers), dtype=np.int32, count=count))
         columns = {name: spread_column(column, spread) for name, column in columns.items()}
     columns["run"] = repeated_column([history.run for history in histories], lengths)
     columns["process"] = repeated_column([history.process for history in histories], lengths)
-    columns["index"] = pa.array(_indices(histories, lengths, count))
+    begins = np.cumsum(lengths, dtype=np.int64) - lengths
+    firsts = np.array([history.first for history in histories], dtype=np.int64)
+    columns["index"] = pa.array(np.arange(count) + np.repeat(firsts - begins, lengths))
     columns["packets"] = _packets(histories, lengths, count)
     return pa.table([columns[field.name] for field in FILE_SCHEMA], schema=FILE_SCHEMA)
 
 
 def spread_column(column: pa.Array, places: pa.Array) -> pa.Array:
     """The value at each place; a column without values stays one."""
-    if column.null_count == len(column):
-        return pa.nulls(len(places), column.type)
-    return pc.take(column, places)
+    return pa.nulls(len(places), column.type) if column.null_count == len(column) else pc.take(column, places)
 
 
 def _merge(tables: list[pa.Table]) -> pa.Table:
@@ -277,16 +261,9 @@ def _merge(tables: list[pa.Table]) -> pa.Table:
     return table.take(pa.array(np.argsort(key, kind="stable")))
 
 
-def _file_schema() -> pa.Schema:
-    """SCHEMA with dictionaries for strings."""
-    fields = [
-        pa.field(field.name, pa.dictionary(pa.int32(), pa.string())) if field.name in _STRINGS else field for field in SCHEMA
-    ]
-    return pa.schema(fields)
-
-
-FILE_SCHEMA: Final = _file_schema()
-"""What ``convert`` makes and files are written from."""
+_ENCODED: Final = pa.dictionary(pa.int32(), pa.string())
+FILE_SCHEMA: Final = pa.schema([pa.field(field.name, _ENCODED) if field.name in _STRINGS else field for field in SCHEMA])
+"""What ``convert`` makes and files are written from: SCHEMA with dictionaries for strings."""
 _FILE_METADATA: Final = {VERSION_KEY.decode(): str(TRACE_VERSION)}
 
 
@@ -313,8 +290,7 @@ def column_of(name: str, values: list[Any]) -> pa.Array:
     try:
         array = pa.array(values, SCHEMA.field(name).type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        problem = f"a value in column {name!r} of a trace row does not fit: {error}; its host is defective"
-        raise TraceError(problem) from error
+        raise TraceError(f"a value in column {name!r} of a trace row does not fit: {error}; its host is defective") from error
     return array.dictionary_encode() if name in _STRINGS else array
 
 
@@ -325,23 +301,10 @@ def repeated_column(values: list[str], lengths: list[int]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(codes), pa.string()))
 
 
-def _indices(histories: Sequence[History], lengths: list[int], count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    indices = np.empty(count, dtype=np.int64)
-    at = 0
-    for history, length in zip(histories, lengths, strict=True):
-        indices[at : at + length] = np.arange(history.first, history.first + length)
-        at += length
-    return indices
-
-
 def _packets(histories: Sequence[History], lengths: list[int], count: int) -> pa.Array:
-    positions: list[int] = []
-    values: list[int] = []
-    at = 0
-    for history, length in zip(histories, lengths, strict=True):
-        positions.extend(at + position for position in history.packets)
-        values.extend(history.packets.values())
-        at += length
+    begins = accumulate(lengths, initial=0)
+    positions = [begin + position for begin, history in zip(begins, histories, strict=False) for position in history.packets]
+    values = [packets for history in histories for packets in history.packets.values()]
     return sparse_column("packets", positions, values, count)
 
 
@@ -351,9 +314,7 @@ def _extras(extras: list[dict[str, Any] | None]) -> dict[str, pa.Array]:
     columns: dict[str, pa.Array] = {}
     for name in ("members", "deadline", "detail"):
         having = [(at, extra[name]) for at, extra in present if extra.get(name) is not None]
-        values = [value for _, value in having]
-        if name == "detail":
-            values = [_json(value) for value in values]
+        values = [_json(value) if name == "detail" else value for _, value in having]
         columns[name] = sparse_column(name, [at for at, _ in having], values, len(extras))
     return columns
 

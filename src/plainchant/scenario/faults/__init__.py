@@ -10,16 +10,5 @@ from .drawing import Units, draw_faults, schedule_of
 from .injector import Action, Backend, Injector, Population, State
 from .omissions import Omission
 
-__all__ = [
-    "Action",
-    "Backend",
-    "Injector",
-    "Omission",
-    "Population",
-    "State",
-    "Units",
-    "describe_background",
-    "describe_fault",
-    "draw_faults",
-    "schedule_of",
-]
+__all__ = ["Action", "Backend", "Injector", "Omission", "Population", "State", "Units"]
+__all__ += ["describe_background", "describe_fault", "draw_faults", "schedule_of"]

@@ -19,9 +19,7 @@ def describe_fault(fault: Fault, *, at: bool = False) -> dict[str, Any]:
     >>> describe_fault(Fault(kind="crash", at=5, process="p3"))
     {'fault': 'crash', 'process': 'p3'}
     """
-    described: dict[str, Any] = {"fault": fault.kind}
-    if at:
-        described["at"] = fault.at
+    described: dict[str, Any] = {"fault": fault.kind} | ({"at": fault.at} if at else {})
     for field in dataclasses.fields(fault):
         value = getattr(fault, field.name)
         if field.name not in ("kind", "at") and value != field.default:

@@ -19,42 +19,24 @@ from random import Random
 from typing import Any, Final
 
 from ...core.model import MS, SECOND, Duration
-from ...protocols.registry import Description, Placement
+from ...protocols.registry import Description
 from ..model import Fault, RandomFaults, Scenario
 
 _KINDS: Final = (
-    "crash",
-    "pause",
-    "partition",
-    "cut",
-    "clog",
-    "leave",
-    "step",
-    "omit",
-    "module",
-    "slow",
-    "node",
-    "processor",
-    "lan",
-    "sluggish",
-    "busy",
-    "disk",
+    *("crash", "pause", "partition", "cut", "clog", "leave", "step", "omit"),
+    *("module", "slow", "node", "processor", "lan", "sluggish", "busy", "disk"),
 )
 _FOREVER: Final = 1 << 62
-_CLOG: Final = 20 * MS
-"""Mean delay that a slow link adds."""
-_SHARES: Final = (0.5, 0.75, 0.9)
-"""Shares of the time for which a busy process is stopped."""
-_ROOM: Final = 4096
-"""Bytes; a full disk has room for fewer than this: some blocks of a trace, or a part of one."""
+_CLOG: Final = 20 * MS  # mean delay that a slow link adds
+_SHARES: Final = (0.5, 0.75, 0.9)  # shares of the time for which a busy process is stopped
+_ROOM: Final = 4096  # bytes; a full disk has room for fewer than this: some blocks of a trace, or a part of one
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Units:
     """What can fail besides processes: the nodes and processors of members, and networks."""
 
-    nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """The node of each member; empty where there are no nodes."""
+    nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the node of each member; empty where there are no nodes
     processors: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lans: int = 1
 
@@ -62,19 +44,11 @@ class Units:
 def schedule_of(scenario: Scenario, description: Description, parameters: Any) -> tuple[Fault, ...]:
     """All faults of a scenario: its own, then those drawn from its seed."""
     random, placement = Random(f"{scenario.seed}/faults/drawn"), description.placement
-    units = _units_of(placement, parameters, scenario)
+    node_of, processor_of = placement.node_of, placement.processor_of
+    members = scenario.members if node_of is not None else ()
+    nodes = {name: node_of(parameters, name) for name in members} if node_of is not None else {}
+    units = Units(nodes, {name: processor_of(parameters, name) for name in members}, placement.lans(parameters))
     return (*scenario.fault, *draw_faults(scenario, random, placement.copies(parameters), units))
-
-
-def _units_of(placement: Placement, parameters: Any, scenario: Scenario) -> Units:
-    node_of = placement.node_of
-    if node_of is None:
-        return Units(lans=placement.lans(parameters))
-    return Units(
-        {name: node_of(parameters, name) for name in scenario.members},
-        {name: placement.processor_of(parameters, name) for name in scenario.members},
-        placement.lans(parameters),
-    )
 
 
 _NOTHING: Final = Units()
@@ -107,8 +81,7 @@ class _Absence:
     process: str
     start: int
     end: int
-    counts: bool = True
-    """For ``most_lost``."""
+    counts: bool = True  # for `most_lost`
 
 
 class _Schedule:
@@ -127,38 +100,36 @@ class _Schedule:
 
     def add(self, time: int, kind: str) -> None:
         present = [name for name in self._members if not self._lost_during(name, time, time)]
-        if len(present) < 2:
-            return
-        getattr(self, f"_{kind}")(Duration(time), present)
+        if len(present) > 1:
+            getattr(self, f"_{kind}")(Duration(time), present)
 
     def _crash(self, time: Duration, present: list[str]) -> None:
         process = self._random.choice(present)
         middle = self._random.random() < 0.5
-        back = self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER
+        back = self._perhaps_back(time)
         if self._lose([process], time, back):
-            self.faults.append(Fault(kind="crash", at=time, process=process, mid_broadcast=middle))
+            self.faults.append(Fault("crash", time, process, mid_broadcast=middle))
             self._come_back(process, back)
 
     def _leave(self, time: Duration, present: list[str]) -> None:
         process = self._random.choice(present)
-        back = self._return_after(time)
+        back = time + self._length(self._rates.restart_after)
         if self._lose([process], time, back):
-            self.faults.append(Fault(kind="leave", at=time, process=process))
+            self.faults.append(Fault("leave", time, process))
             self._come_back(process, back)
 
     def _pause(self, time: Duration, present: list[str]) -> None:
         process = self._random.choice(present)
         length = self._length(self._rates.pause_length)
         if self._lose([process], time, time + length):
-            self.faults.append(Fault(kind="pause", at=time, process=process, length=length))
+            self.faults.append(Fault("pause", time, process, length=length))
 
     def _partition(self, time: Duration, present: list[str]) -> None:
         count = min(self._random.choice((2, 2, 3)), len(self._members))
         shuffled = self._random.sample(self._members, len(self._members))
         cut_off = self._random.randint(count - 1, max(count - 1, self._limit))
-        parts = [shuffled[cut_off:]]
         rest = shuffled[:cut_off]
-        parts += [rest[number :: count - 1] for number in range(count - 1)]
+        parts = [shuffled[cut_off:], *(rest[number :: count - 1] for number in range(count - 1))]
         length = self._length(self._rates.network_length)
         if self._lose(rest, time, time + length):
             ordered = tuple(tuple(name for name in self._members if name in part) for part in parts if part)
@@ -209,7 +180,7 @@ class _Schedule:
 
     def _crash_unit(self, time: Duration, processes: list[str], fault: Fault) -> None:
         """Crashes a node or a processor; its processes come back one by one."""
-        back = {name: self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER for name in processes}
+        back = {name: self._perhaps_back(time) for name in processes}
         if self._lose(processes, time, max(back.values()), counts=fault.kind != "node"):
             for absence in self._absences[-len(processes) :]:
                 absence.end = back[absence.process]
@@ -246,9 +217,9 @@ class _Schedule:
 
     def _disk(self, time: Duration, present: list[str]) -> None:
         process = self._random.choice(present)
-        back = self._return_after(time) if self._random.random() < self._rates.restart else _FOREVER
+        back = self._perhaps_back(time)
         if self._lose([process], time, back):
-            self.faults.append(Fault(kind="disk", at=time, process=process, room=self._random.randrange(_ROOM)))
+            self.faults.append(Fault("disk", time, process, room=self._random.randrange(_ROOM)))
             self._come_back(process, back)
 
     def _slow(self, time: Duration, present: list[str]) -> None:
@@ -262,26 +233,24 @@ class _Schedule:
         if back != _FOREVER:
             self.faults.append(Fault(kind="restart", at=Duration(back), process=process))
 
-    def _return_after(self, time: int) -> int:
-        return time + self._length(self._rates.restart_after)
+    def _perhaps_back(self, time: int) -> int:
+        """When a process that is lost at a time comes back, if it does."""
+        return time + self._length(self._rates.restart_after) if self._random.random() < self._rates.restart else _FOREVER
 
     def _length(self, mean: Duration) -> Duration:
         return Duration(1 + int(self._random.expovariate(1 / max(mean, 1))))
 
     def _lose(self, processes: list[str], start: int, end: int, *, counts: bool = True) -> bool:
         """Notes absences if the limits allow them at every instant from start to end; ``counts``: for ``most_lost``."""
-        if any(name in self._rates.steady for name in processes):
-            return False
-        if any(self._lost_during(name, start, end) for name in processes):
+        if any(name in self._rates.steady or self._lost_during(name, start, end) for name in processes):
             return False
         # The number of lost processes is highest at the start of some absence.
         instants = [start] + [absence.start for absence in self._absences if start < absence.start < end]
         for instant in instants:
             there = [absence for absence in self._absences if absence.start <= instant < absence.end]
-            lost = {absence.process for absence in there if absence.counts}
-            if counts and len(lost | set(processes)) > self._limit:
-                return False
-            if not self._keeps_nodes({absence.process for absence in there}.union(processes)):
+            lost = {absence.process for absence in there if absence.counts}.union(processes)
+            too_many = counts and len(lost) > self._limit
+            if too_many or not self._keeps_nodes({absence.process for absence in there}.union(processes)):
                 return False
         self._absences += [_Absence(name, start, end, counts) for name in processes]
         return True
@@ -297,8 +266,7 @@ class _Schedule:
 def _scheduled_absences(faults: tuple[Fault, ...], members: tuple[str, ...], units: Units) -> list[_Absence]:
     """The absences that the scenario's own faults cause."""
     absences: list[_Absence] = []
-    cut_off: list[_Absence] = []
-    """Absences that a heal ends."""
+    cut_off: list[_Absence] = []  # absences that a heal ends
     for fault in sorted(faults, key=lambda fault: fault.at):
         end = fault.at + fault.length if fault.length else _FOREVER
         if fault.kind in ("crash", "leave", "disk"):

@@ -2,24 +2,22 @@
 
 Theory of operation
 -------------------
-The :class:`Injector` has the table of faults. It decides which processes a fault concerns, which of them record it, what is
-done, and when it is undone. A :class:`Backend` does it: the simulator's to hosts in virtual time (``sim.faults``), the live one's
-to operating-system processes (``lab.live.faults``).
+The :class:`Injector` has the table of faults. It decides which processes a fault concerns, which of them record it, what is done,
+and when it is undone. A :class:`Backend` does it: the simulator's to hosts in virtual time (``sim.faults``), the live one's to
+operating-system processes (``lab.live.faults``).
 
-**Rows.** A fault of a process is a ``fault`` row at that process. A partition is a row at the first running process of each
-part; a cut, clog or loss is a row at its source, or at its target if it has no source; a module's crash is a row at every process
-of its node; a node's or processor's crash is a row at every process that crashes with it. What concerns everyone is a row at the
-first running process. A row is written before its fault happens: a process that was killed cannot write. A process that is to
-omit packets records each when it drops it.
+**Rows.** A fault of a process is a ``fault`` row at that process. A partition is a row at the first running process of each part;
+a cut, clog or loss is a row at its source, or at its target if it has no source; a module's crash is a row at every process of
+its node; a node's or processor's crash is a row at every process that crashes with it. What concerns everyone is a row at the
+first running process. A row is written before its fault happens: a process that was killed cannot write. Omitted packets are
+recorded one by one.
 
 **Coroutines.** Actions are coroutines, because a live process has to be asked and may be slow to answer. The simulator's backend
 never waits, so there each action runs to its end at once.
 
 **Skipped faults.** A fault that finds no process to happen to is skipped, with a reason. That is common live: a process that is
-to restart may not be gone yet.
-
-Processes that their protocol halts come back if ``restart_halted`` says so. That is drawn when they halt, because it is not known
-before which of them will.
+to restart may not be gone yet. Processes that their protocol halts come back if ``restart_halted`` says so; that is drawn when
+they halt.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from ...core.model import MS, UsageError
 from ..model import Fault, RandomFaults
 
-P = TypeVar("P")
-"""A process, as its host knows it."""
+P = TypeVar("P")  # a process, as its host knows it
 P_co = TypeVar("P_co", covariant=True)
 Action: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 State: TypeAlias = Literal["gone", "alive", "leaving", "stopped"]
@@ -53,7 +50,6 @@ class Population(Protocol[P_co]):
         """The groups that a place's next process enters."""
 
     def node_of(self, place: str) -> str: ...
-
     def processor_of(self, place: str) -> str: ...
 
 
@@ -66,8 +62,6 @@ class Backend(Protocol[P]):
 
     def at(self, moment: int, action: Action) -> None:
         """Performs an action at a time, or as soon as possible after it. Actions of one moment run in the order of the calls."""
-
-    # --- processes ---
 
     def running(self, place: str) -> P | None:
         """The process of a place, if one runs."""
@@ -101,8 +95,6 @@ class Backend(Protocol[P]):
     def step_clock(self, fault: Fault) -> None:
         """Sets the clock of a place, whether or not a process runs there; a process that does records it."""
 
-    # --- groups ---
-
     def entered(self, process: P) -> Container[str]:
         """The groups that a process is in or has asked to enter."""
 
@@ -115,8 +107,6 @@ class Backend(Protocol[P]):
     def enter(self, process: P, groups: Sequence[str], fault: Fault) -> None:
         """A running process joins further groups, and records the fault for each."""
 
-    # --- shared memory ---
-
     @property
     def nodes(self) -> Iterable[str]:
         """The nodes that have shared memory."""
@@ -128,8 +118,6 @@ class Backend(Protocol[P]):
 
     async def lose_memory(self, node: str, processes: Sequence[P]) -> None:
         """What was in a node's memory is lost, when these processes, all that used it, are gone."""
-
-    # --- the network, and the end ---
 
     def spoil(self, fault: Fault, recording: Sequence[P]) -> None:
         """Puts a fault on the network, or heals it; these processes record it."""
@@ -151,36 +139,22 @@ class Injector(Generic[P]):
         self._rates = rates
         self._returning = returning
         self._over = False
-        self._waiting: dict[str, Fault] = {}
-        """Restarts of processes that have yet to leave, by place."""
-        self.returns: dict[str, int] = {}
-        """When halted processes come back, by place."""
+        self._waiting: dict[str, Fault] = {}  # restarts of processes that have yet to leave, by place
+        self.returns: dict[str, int] = {}  # when halted processes come back, by place
         self.skipped: list[tuple[Fault, str]] = []
         self.actions: Final[Mapping[str, Callable[[Fault], Awaitable[None]]]] = {
             "crash": self._crash,
             "restart": self._restart,
             "join": self._join,
-            "leave": self._inside,
-            "form": self._inside,
-            "refuse": self._inside,
-            "close": self._inside_group,
-            "rename": self._inside_group,
             "pause": self._pause,
-            "partition": self._on_network,
-            "cut": self._on_network,
-            "clog": self._on_network,
-            "loss": self._on_network,
-            "omit": self._inside,
-            "lan": self._on_network,
-            "heal": self._on_network,
+            "busy": self._busy,
             "step": self._step,
             "module": self._module,
             "node": self._node,
             "processor": self._processor,
-            "slow": self._inside,
-            "sluggish": self._inside,
-            "busy": self._busy,
-            "disk": self._inside,
+            **dict.fromkeys(("leave", "form", "refuse", "omit", "slow", "sluggish", "disk"), self._inside),
+            **dict.fromkeys(("close", "rename"), self._inside_group),
+            **dict.fromkeys(("partition", "cut", "clog", "loss", "lan", "heal"), self._on_network),
         }
 
     def schedule(self, faults: Iterable[Fault], begin: int = 0) -> None:
@@ -228,8 +202,6 @@ class Injector(Generic[P]):
         if process is None:
             self._skip(fault, f"{fault.process} was not there")
         return process
-
-    # --- processes ----------------------------------------------------------------------------------------------------
 
     async def _crash(self, fault: Fault) -> None:
         process = self._running(fault)
@@ -316,8 +288,6 @@ class Injector(Generic[P]):
     async def _step(self, fault: Fault) -> None:
         self._backend.step_clock(fault)
 
-    # --- nodes and shared memory --------------------------------------------------------------------------------------
-
     async def _module(self, fault: Fault) -> None:
         backend = self._backend
         node = fault.node or next(iter(backend.nodes))
@@ -344,8 +314,6 @@ class Injector(Generic[P]):
         await self._backend.record(processes, fault)
         for process in processes:
             self._backend.crash(process, f"with {fault.kind} {unit}", {fault.kind: unit})
-
-    # --- the network --------------------------------------------------------------------------------------------------
 
     async def _on_network(self, fault: Fault) -> None:
         backend = self._backend

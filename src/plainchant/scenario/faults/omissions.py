@@ -7,21 +7,20 @@ next packets that match.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from ...core.names import place_of
 from ..model import Fault
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Omission:
     """The progress of one fault of kind ``omit``."""
 
-    __slots__ = ("_done", "_fault", "_identity")
-
-    def __init__(self, fault: Fault) -> None:
-        self._fault = fault
-        self._done = 0
-        self._identity: Any = None
+    _fault: Fault
+    _done: int = 0
+    _identity: Any = None
 
     @property
     def is_over(self) -> bool:
@@ -29,24 +28,19 @@ class Omission:
 
     def hits(self, source: str, packet: Any) -> bool:
         """Whether this packet is dropped; if so, it is counted."""
-        identity = identity_of(packet)
-        hit = self._matches(source, packet) if self._identity is None else identity == self._identity
+        identity, fault = identity_of(packet), self._fault
+        matches = fault.source in ("", place_of(source)) and fault.packet in ("", type(packet).__name__)
+        hit = matches if self._identity is None else identity == self._identity
         if hit:
             self._identity = identity
             self._done += 1
         return hit
 
-    def _matches(self, source: str, packet: Any) -> bool:
-        fault = self._fault
-        return fault.source in ("", place_of(source)) and fault.packet in ("", type(packet).__name__)
-
     def describe(self, source: str, packet: Any) -> dict[str, Any]:
         """The latest drop, as the detail of a ``fault`` row."""
         name, count = type(packet).__name__, self._fault.count
         detail = {"fault": "omit", "source": source, "packet": name, "drop": self._done, "count": count}
-        if self._identity is not None:
-            detail["identity"] = list(self._identity)
-        return detail
+        return detail | ({} if self._identity is None else {"identity": list(self._identity)})
 
 
 def identity_of(packet: Any) -> Any:
