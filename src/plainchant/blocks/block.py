@@ -111,8 +111,7 @@ class Block:
 
     def __init__(self) -> None:
         self._replica: Replica | None = None
-        self.name = ""
-        """Its name in the group."""
+        self.name = ""  # its name in the group
 
     # --- what a block is ---
 

@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 from ..core.model import ProcessId, UsageError, View
 from .block import Block, Command, Part
 
-LARGEST = 2**63
-"""What is added at once, and the value, are smaller than this."""
+LARGEST = 2**63  # what is added at once, and the value, are smaller than this
 
 
 class Counter(Block):
@@ -29,8 +28,7 @@ class Counter(Block):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sums: dict[ProcessId, list[int]] = {}
-        """Process to what it added, and its last command in that."""
+        self._sums: dict[ProcessId, list[int]] = {}  # process to what it added, and its last command in that
 
     @property
     def value(self) -> int:

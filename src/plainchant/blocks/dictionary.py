@@ -35,14 +35,11 @@ Merge: TypeAlias = str | Callable[[Sequence[Mapping[str, Any]]], Mapping[str, An
 LAST_WRITER: Final = "last-writer"
 LARGER_PART: Final = "larger-part"
 POLICIES: Final = (LAST_WRITER, LARGER_PART)
-TOMBSTONES: Final = 10_000
-"""Deletions that are remembered, unless told otherwise."""
-MOST_TOLD: Final = 64
-"""Rows about a merge tell the stamps of all entries of dictionaries up to this size."""
+TOMBSTONES: Final = 10_000  # deletions that are remembered, unless told otherwise
+MOST_TOLD: Final = 64  # rows about a merge tell the stamps of all entries of dictionaries up to this size
 _MASK: Final = (1 << 64) - 1
 
-Entry: TypeAlias = list[Any]
-"""Value, stamp, writer."""
+Entry: TypeAlias = list[Any]  # value, stamp, writer
 
 
 class Dictionary(Block, Mapping[str, Any]):
@@ -63,8 +60,7 @@ class Dictionary(Block, Mapping[str, Any]):
         self._policy = merge
         self._most_tombstones = tombstones
         self._entries: dict[str, Entry] = {}
-        self._deleted: dict[str, Entry] = {}
-        """Stamps of deletions, the oldest first; their values are nothing."""
+        self._deleted: dict[str, Entry] = {}  # stamps of deletions, the oldest first; their values are nothing
         self._clock = 0
         self._sum = 0
 

@@ -120,8 +120,7 @@ class Fence:
 
     def __init__(self, resource: str = "resource") -> None:
         self.resource = resource
-        self.newest = 0
-        """The largest token that was let in."""
+        self.newest = 0  # the largest token that was let in
         self._admitted = 0
 
     def admit(self, token: int, note: Callable[..., None] | None = None) -> None:

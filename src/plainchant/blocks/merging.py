@@ -21,11 +21,9 @@ class Merge:
         self.parts = [tuple(part) for part in parts]
         self.said: dict[int, tuple[ProcessId, list[Any]]] = {}
         """Place of a part among ``parts`` to who spoke for it, and the blocks' states."""
-        self.gone: set[int] = set()
-        """Places of parts that are not there any more and have said nothing."""
+        self.gone: set[int] = set()  # places of parts that are not there any more and have said nothing
         self.held: list[Message | View] = []
-        self.spoken = False
-        """Whether this process has spoken for its part."""
+        self.spoken = False  # whether this process has spoken for its part
 
     @property
     def key(self) -> list[Any]:

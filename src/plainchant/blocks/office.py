@@ -66,10 +66,8 @@ class Holding:
     def __init__(self, office: Office, token: int, request: int) -> None:
         self._office = office
         self.token = token
-        self.request = request
-        """Which of this process's requests it answers."""
-        self.lost: Reason | None = None
-        """Why the office is held no longer, if it was not given up."""
+        self.request = request  # which of this process's requests it answers
+        self.lost: Reason | None = None  # why the office is held no longer, if it was not given up
         self._over = asyncio.Event()
         self._task: asyncio.Task[Any] | None = None
         self._interrupted = False
@@ -136,25 +134,17 @@ class Office(Block):
             raise UsageError(f"the quorum of a {self.kind} is {quorum!r}; choose {' or '.join(QUORUMS)}")
         self._quorum = quorum
         # the state, the same at every member
-        self.owner: ProcessId | None = None
-        """Who holds the office, or is about to, as far as this member has come."""
-        self.token = 0
-        """Under which number; it only grows."""
-        self._request = 0
-        """Which of the owner's requests it is."""
-        self._waiting: list[list[Any]] = []
-        """Who waits: process and number of its request, the next one first."""
-        self._members: list[ProcessId] = []
-        """Of the view."""
+        self.owner: ProcessId | None = None  # the process that holds the office, or is about to, as far as this member has come
+        self.token = 0  # under which number; it only grows
+        self._request = 0  # which of the owner's requests it is
+        self._waiting: list[list[Any]] = []  # what waits: process and number of its request, the next one first
+        self._members: list[ProcessId] = []  # of the view
         self._quit: list[ProcessId] = []
         """Members that have closed their replicas: they want nothing, and acknowledge nothing any more."""
-        self._electors: list[list[Any]] = []
-        """The step at which each set of electors came, and the set."""
+        self._electors: list[list[Any]] = []  # the step at which each set of electors came, and the set
         self._step = 0
-        self._acks: list[ProcessId] = []
-        """Who has said that it has applied the step."""
-        self._confirmed = 0
-        """The last token whose owner enough members know of."""
+        self._acks: list[ProcessId] = []  # members that have said that they applied the step
+        self._confirmed = 0  # the last token whose owner enough members know
         # this process alone
         self._holding: Holding | None = None
         self._acknowledged = 0

@@ -51,18 +51,13 @@ from ..group import Group, Halted, Lost, Message, Receipt, Refused, State, State
 from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver, decode, encode
 from .merging import Merge, merge_in, merge_out, parts_of
 
-PATIENCE: Final = 30.0
-"""Seconds that a command may take, unless told otherwise."""
-MARK: Final = b"\xc1blk"
-"""What messages of replicas begin with. (No MessagePack begins with this byte.)"""
-_REPLICA: Final = ""
-"""The name under which replicas speak to each other; no block has it."""
+PATIENCE: Final = 30.0  # seconds that a command may take, unless told otherwise
+MARK: Final = b"\xc1blk"  # what messages of replicas begin with. (No MessagePack begins with this byte.)
+_REPLICA: Final = ""  # the name under which replicas speak to each other; no block has it
 _CATCH_UP: Final = "here"
 _SAY: Final = "state"
-_FAREWELL: Final = 1.0
-"""Seconds that a last command may wait for room."""
-_ORDERS: Final = ("identical", "total")
-"""Promises of which one is needed: without them replicas differ."""
+_FAREWELL: Final = 1.0  # seconds that a last command may wait for room
+_ORDERS: Final = ("identical", "total")  # promises of which one is needed: without them replicas differ
 _MOST_HELD: Final = 1_000_000
 """Commands that wait for parts to tell their state, at the most; a group that says nothing for so long is not going to."""
 
@@ -76,12 +71,7 @@ class Replica:
     """
 
     def __init__(
-        self,
-        group: Group,
-        *,
-        patience: float = PATIENCE,
-        messages: Callable[[Message], None] | None = None,
-        **blocks: Block,
+        self, group: Group, *, patience: float = PATIENCE, messages: Callable[[Message], None] | None = None, **blocks: Block
     ) -> None:
         if not blocks:
             raise UsageError("a replica has blocks: give each a name, as in Replica(group, book=Dictionary())")
@@ -93,13 +83,10 @@ class Replica:
         if patience <= 0:
             raise UsageError(f"the patience of a replica is {patience}; give it some seconds")
         self.group = group
-        self.blocks = dict(sorted(blocks.items()))
-        """By name, in the same order at every member."""
+        self.blocks = dict(sorted(blocks.items()))  # by name, in the same order at every member
         self.patience = patience
-        self.view: View | None = None
-        """The last view that was read; blocks may not have come to it, while parts come together."""
-        self.over: Reason | None = None
-        """Why this process follows the group no longer."""
+        self.view: View | None = None  # the last view that was read; blocks may not have come to it, while parts come together
+        self.over: Reason | None = None  # why this process follows the group no longer
         self._messages = messages
         self._failure: BaseException | None = None
         self._numbers = count(1)

@@ -150,13 +150,10 @@ class Requests(Block):
         self.handler, self.most, self.largest = handler, most, largest
         self._open: dict[str, _Open] = {}
         self._members: list[ProcessId] = []
-        self._view = 0
-        """The number of the view that is in force in the order."""
+        self._view = 0  # the number of the view that is in force in the order
         self._numbers = count(1)
-        self._asking: dict[str, asyncio.Future[Outcome]] = {}
-        """Questions of this process, for whoever waits for their outcome."""
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        """Answers that this process is at, by question."""
+        self._asking: dict[str, asyncio.Future[Outcome]] = {}  # questions of this process whose outcome a task waits for
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # answers that this process is at, by question
         self._turnstile = asyncio.Lock()
 
     # --- what programs call -------------------------------------------------------------------------------------------

@@ -103,15 +103,12 @@ class _Job:
     place: int
     putter: ProcessId
     payload: Any
-    mark: str
-    """A digest of the payload."""
+    mark: str  # a digest of the payload
     key: str | None
     attempt: int = 0
     worker: ProcessId | None = None
-    last: ProcessId | None = None
-    """Who had it last, and is rather not given it again."""
-    is_taken_away: bool = False
-    """Whether it was taken from that one, which gets it only if nobody else works."""
+    last: ProcessId | None = None  # the worker that had it last; others are preferred
+    is_taken_away: bool = False  # whether it was taken from that worker, which gets it again only if no other works
 
 
 Handler: TypeAlias = Callable[[Task], Awaitable[Any]]
@@ -132,28 +129,20 @@ class WorkQueue(Block):
             if number < 1:
                 raise UsageError(f"the {what} of a work queue is {number}; make it 1 or more")
         self.capacity, self.keep, self.attempts, self.largest = capacity, keep, attempts, largest
-        self._jobs: dict[str, _Job] = {}
-        """Jobs that are not over, by name."""
-        self._waiting: list[tuple[int, str]] = []
-        """Jobs that nobody has: place and name, in order."""
+        self._jobs: dict[str, _Job] = {}  # jobs that are not over, by name
+        self._waiting: list[tuple[int, str]] = []  # jobs that no worker has: place and name, in order
         self._workers: dict[ProcessId, int] = {}
         """Who works, in the order in which they began, and how many jobs it takes at once."""
-        self._hands: dict[ProcessId, list[str]] = {}
-        """The jobs that each worker has, in the order in which it got them."""
+        self._hands: dict[ProcessId, list[str]] = {}  # the jobs that each worker has, in the order in which it got them
         self._members: list[ProcessId] = []
-        self._results: dict[str, Finished] = {}
-        """The last results, the oldest first."""
-        self._keys: dict[str, str] = {}
-        """The job of each key, as long as the job or its result is here."""
+        self._results: dict[str, Finished] = {}  # the last results, the oldest first
+        self._keys: dict[str, str] = {}  # the job of each key, as long as the job or its result is here
         self._places = 0
         self._history = ""
         """A digest of all results that there ever were, so that a digest of the state need not look at each of them."""
-        self._finishing: dict[str, list[asyncio.Future[Finished]]] = {}
-        """Who waits here for a job to be over."""
-        self._dealt = asyncio.Event()
-        """Something may have changed for the worker here."""
-        self._turnstile = asyncio.Lock()
-        """Of the putters of this process that wait for room, one tries at a time."""
+        self._finishing: dict[str, list[asyncio.Future[Finished]]] = {}  # what waits here for a job to be over
+        self._dealt = asyncio.Event()  # something may have changed for the worker here
+        self._turnstile = asyncio.Lock()  # of the putters of this process that wait for room, one tries at a time
 
     # --- what programs call -------------------------------------------------------------------------------------------
 

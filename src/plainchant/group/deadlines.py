@@ -19,10 +19,8 @@ from .receipts import Lane, Progress, Receipt
 from .sending import Outgoing, as_bytes
 from .waiting import now, wake
 
-BACKLOG: Final = 16
-"""Queued messages of a stream from which on sending in it waits."""
-_UNNAMED: Final = "~"
-"""Prefix of the names of streams of one message."""
+BACKLOG: Final = 16  # queued messages of a stream from which on sending in it waits
+_UNNAMED: Final = "~"  # prefix of the names of streams of one message
 _RELEASED: Final = "released"
 
 
@@ -36,8 +34,7 @@ class Admissions:
         self._outgoing = outgoing
         self._progress = progress
         self._admits = admits
-        self._lanes: dict[str, Lane] = {}
-        """The streams by name."""
+        self._lanes: dict[str, Lane] = {}  # the streams by name
         self._unnamed = count(1)
 
     # --- what applications do -----------------------------------------------------------------------------------------
@@ -191,8 +188,7 @@ class Guaranteed:
         self._admissions = admissions
         self._lane = lane
         self._turnstile = asyncio.Lock()
-        self._earliest = 0
-        """When the period since the last message is over."""
+        self._earliest = 0  # when the period since the last message is over
         self.name = wanted.name
         self.size = wanted.size
         self.deadline = wanted.deadline

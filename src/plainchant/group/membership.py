@@ -27,8 +27,7 @@ from .reading import Incoming
 from .receipts import Progress
 from .sending import Outgoing
 
-IDLE_CHECKS: Final = 4
-"""Consecutive idle checks before ``finish()`` returns, in a group that cannot be left."""
+IDLE_CHECKS: Final = 4  # consecutive idle checks before ``finish()`` returns, in a group that cannot be left
 _DEFAULT: Final = Buffers()
 
 
@@ -37,15 +36,13 @@ class Membership:
 
     def __init__(self, port: Port, name: GroupId, me: ProcessId, profile: Profile, buffers: Buffers = _DEFAULT) -> None:
         self.profile = profile
-        self.view: View | None = None
-        """The view in force. (The application reads it in its place among the messages.)"""
+        self.view: View | None = None  # the view in force. (The application reads it in its place among the messages.)
         self.link = Link(port, name, me)
         self.outgoing = Outgoing(self.link, buffers.outgoing, profile.largest)
         self.progress = Progress(self.link, self.outgoing.lane)
         self.admissions = Admissions(self.link, self.outgoing, self.progress, admits=profile.admits)
         self.incoming = Incoming(self.link, buffers.unread, listen=buffers.listen)
-        self._closing = False
-        """Whether this process closes the group rather than leaving it."""
+        self._closing = False  # whether this process closes the group rather than leaving it
         self._renaming: list[asyncio.Future[View]] = []
         self._joined: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         self._state = asyncio.Event()
@@ -302,9 +299,7 @@ class Membership:
         return self.progress.numbered_before
 
     def observe(
-        self,
-        sample: Callable[[Membership], None],
-        delivered: Callable[[Membership, ProcessId, int, int], None] | None,
+        self, sample: Callable[[Membership], None], delivered: Callable[[Membership, ProcessId, int, int], None] | None
     ) -> None:
         """``sample`` is called before the message of the next sampled receipt goes to the host (:meth:`sample_at`),
         ``delivered`` with the sender, the number of the first message and how many there are."""

@@ -65,7 +65,5 @@ class Link:
         self.port = port
         self.group = group
         self.me = me
-        self.over: Reason | None = None
-        """Why this process is out of the group; None while it is in it."""
-        self.is_halted = False
-        """Whether it is out because the protocol stopped the process."""
+        self.over: Reason | None = None  # why this process is out of the group; None while it is in it
+        self.is_halted = False  # whether it is out because the protocol stopped the process

@@ -32,12 +32,9 @@ from .port import Link
 from .profile import MESSAGE_COST
 from .waiting import Stopwatch, wake
 
-MOST_AT_ONCE: Final = 4096
-"""A batch of events ends at about this size."""
-READ_FOR: Final = 0.005
-"""Seconds of reading without a pause after which the event loop gets its turn."""
-_stamps: Final = count()
-"""Stamps of arrivals, in whatever group."""
+MOST_AT_ONCE: Final = 4096  # a batch of events ends at about this size
+READ_FOR: Final = 0.005  # seconds of reading without a pause after which the event loop gets its turn
+_stamps: Final = count()  # stamps of arrivals, in whatever group
 
 _Arrival: TypeAlias = tuple[int, ProcessId | None, int, Any, int | None, int]
 """Stamp, sender, number of the first message, payloads, rank, cost. Without a sender, the fourth is any other event."""
@@ -52,18 +49,13 @@ class Incoming:
         self.link = link
         self._listens = listen
         self.limit = limit
-        self.unread = 0
-        """What the unread events count for in the buffer."""
+        self.unread = 0  # what the unread events count for in the buffer
         self.arrivals: deque[_Arrival] = deque()
         self._full = False
-        self.overfull = Stopwatch()
-        """Runs while too much is unread."""
-        self._name = link.group
-        """The group's name at the place that reading has reached."""
-        self.stream = Stream((self,))
-        """Reads this group alone."""
-        self.reader = self.stream
-        """The stream that reads this group, or read it last."""
+        self.overfull = Stopwatch()  # runs while too much is unread
+        self._name = link.group  # the group's name at the place that reading has reached
+        self.stream = Stream((self,))  # reads this group alone
+        self.reader = self.stream  # the stream that reads this group, or read it last
 
     def put(self, sender: ProcessId, first: int, payloads: list[bytes], rank: int | None, cost: int) -> None:
         """Adds messages of one sender."""
@@ -145,15 +137,11 @@ class Stream:
 
     def __init__(self, sources: tuple[Incoming, ...]) -> None:
         self._sources = sources
-        self._current: Iterator[Event] = iter(())
-        """Events taken from the sources and not given out."""
+        self._current: Iterator[Event] = iter(())  # events taken from the sources and not given out
         self._origins: list[_Origin] = []
-        self._is_read = False
-        """Whether a task waits for events."""
-        self._waiter: asyncio.Future[None] | None = None
-        """What that task waits for; sources wake it when something arrives."""
-        self._turned = 0.0
-        """When reading last let the event loop have its turn."""
+        self._is_read = False  # whether a task waits for events
+        self._waiter: asyncio.Future[None] | None = None  # what that task waits for; sources wake it when something arrives
+        self._turned = 0.0  # when reading last let the event loop have its turn
 
     def __aiter__(self) -> Stream:
         return self

@@ -86,8 +86,7 @@ class Answer:
         self._transfer = transfer
         self._turnstile = asyncio.Lock()
         self._waiter: asyncio.Future[None] | None = None
-        self._under_way = False
-        """A chunk has been handed over that has not reached the layer yet."""
+        self._under_way = False  # a chunk has been handed over that has not reached the layer yet
         self._closed = False
         self._over = False
 

@@ -19,14 +19,11 @@ from .transport import Address
 DEFAULT_PACKET: Final = 1400
 """Bytes of a packet where the way's MTU is not known: they fit an Ethernet with a tunnel's header to spare."""
 
-MAX_PACKET: Final = 65_507
-"""Bytes that a UDP datagram can carry at the most (over IPv4, which is less than over IPv6)."""
+MAX_PACKET: Final = 65_507  # most bytes of a UDP datagram (over IPv4, which is less than over IPv6)
 
 _IP_MTU: Final = 14
-_IPV6_MTU: Final = 24
-"""Linux's numbers for the MTU of a connected socket's way; the socket module does not have them."""
-_HEADERS: Final = {socket.AF_INET: 28, socket.AF_INET6: 48}
-"""Bytes of the IP and UDP headers."""
+_IPV6_MTU: Final = 24  # linux's numbers for the MTU of a connected socket's way; the socket module does not have them
+_HEADERS: Final = {socket.AF_INET: 28, socket.AF_INET6: 48}  # bytes of the IP and UDP headers
 
 
 def parse_address(text: str) -> Address:

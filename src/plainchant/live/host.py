@@ -72,10 +72,8 @@ if TYPE_CHECKING:
 
 MARGIN: Final = 160
 """Bytes of a packet that are not for messages: the fields of the packet, and two names of ``LONGEST_NAME`` with incarnations."""
-AT_ONCE: Final = 50_000
-"""Nanoseconds within which two readings of clocks count as simultaneous; else they are repeated."""
-READINGS: Final = 3
-"""Readings of the clocks at most."""
+AT_ONCE: Final = 50_000  # nanoseconds within which two readings of clocks count as simultaneous; else they are repeated
+READINGS: Final = 3  # readings of the clocks at most
 
 monotonic_ns = time.monotonic_ns
 
@@ -127,23 +125,18 @@ class LiveHost(Process):
         super().__init__("", random, transport.limits.packet - FRAME_BYTES - MARGIN, monotonic_ns())
         self.end_reason: Reason | None = None
         self.clock_offset = 0
-        self.groups: dict[str, Membership] = {}
-        """The memberships of this process."""
+        self.groups: dict[str, Membership] = {}  # the memberships of this process
         self.spool: Spool | None = None
-        self.observer: Observer | None = None
-        """Told of what happens rarely, for metrics and spans."""
+        self.observer: Observer | None = None  # told of what happens rarely, for metrics and spans
         self._transport = transport
-        self._further = senders_of(transport)[1:]
-        """What sends on each network but the first."""
+        self._further = senders_of(transport)[1:]  # what sends on each network but the first
         self.lans = 1 + len(self._further)
         self._codec = codec
         self._stopped = stopped
         self._owner = owner
         self._accept_rows = accept_rows
-        self._loopback = loopback
-        """Whether packets to oneself go over the network."""
-        self.refusals = refusals if refusals is not None else Refusals()
-        """Packets that came and changed nothing, by reason."""
+        self._loopback = loopback  # whether packets to oneself go over the network
+        self.refusals = refusals if refusals is not None else Refusals()  # packets that came and changed nothing, by reason
         self.gate = Gate(codec, self.refusals, loopback=loopback)
         self._routes = Routes(transport.address if loopback else None)
         self._timers = LoopTimers(self._expire, getattr(transport, "catch_up", lambda: False))
@@ -156,10 +149,8 @@ class LiveHost(Process):
         self.packets_sent = 0
         self.packets_received = 0
         # faults of tests
-        self.omissions: list[Omission] = []
-        """Packets that are dropped when they come."""
-        self.countdown = 0
-        """The number of events after which ``doom`` is called."""
+        self.omissions: list[Omission] = []  # packets that are dropped when they come
+        self.countdown = 0  # the number of events after which ``doom`` is called
         self.doom: Callable[[], None] = lambda: None
 
     @property

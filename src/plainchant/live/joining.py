@@ -14,8 +14,7 @@ from .rendezvous import LOST_BEGINNING
 
 NO_GROUP: Final = "no group"
 """Why a protocol halts a process that the group does not admit: the processes that it asked may be gone, and others there."""
-COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)
-"""Reasons for which ``join`` starts again by itself, within its time."""
+COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)  # reasons for which ``join`` starts again by itself, within its time
 
 
 class Process(Protocol):
@@ -47,8 +46,7 @@ class Joining:
         role: str = BOTH,
     ) -> None:
         self._process = process
-        self._make_process: Callable[[], Process] | None = None
-        """Makes another process, for a membership that has one of its own."""
+        self._make_process: Callable[[], Process] | None = None  # makes another process, for a membership that has one of its own
         self._name = name
         self._first = first
         self._timeout = timeout

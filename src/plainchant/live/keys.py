@@ -35,10 +35,8 @@ from ..core.model import UsageError
 
 KEY_BYTES: Final = 32
 ID_BYTES: Final = 4
-MOST_KEYS: Final = 8
-"""Keys in a ring: one in use, its successor, and time to tidy up."""
-LARGEST_FILE: Final = 64 << 10
-"""Bytes of a file that may be a keyring."""
+MOST_KEYS: Final = 8  # keys in a ring: one in use, its successor, and time to tidy up
+LARGEST_FILE: Final = 64 << 10  # bytes of a file that may be a keyring
 ENVIRONMENT: Final = "PLAINCHANT_KEY"
 """The environment variable that has a keyring; the one with ``_FILE`` behind it has the name of a file."""
 ENVIRONMENT_FILE: Final = "PLAINCHANT_KEY_FILE"

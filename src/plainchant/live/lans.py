@@ -24,10 +24,8 @@ class Lans:
         self._transports = tuple(transports)
         self._there = ({}, *(dict(each) for each in addresses))
         self._here = [{there: here for here, there in each.items()} for each in self._there]
-        self._lost = Counters()
-        """What was to leave where it could not."""
-        self.strangers = 0
-        """Packets that came on another network than the first from somebody who is not on it."""
+        self._lost = Counters()  # what was to leave where it could not
+        self.strangers = 0  # packets on a further network from an address that is not listed there
 
     @property
     def limits(self) -> Limits:

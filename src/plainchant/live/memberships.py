@@ -22,10 +22,8 @@ from .rendezvous import Rendezvous
 from .setup import Setup, members_of
 from .stack import Stack
 
-GOODBYE: Final = 1.0
-"""Seconds to leave again, for a process that gives up while it is being admitted."""
-SHORTEST_SETTLE: Final = 0.1
-"""Shortest idle time, in seconds, before a member of a group that does not change has finished."""
+GOODBYE: Final = 1.0  # seconds to leave again, for a process that gives up while it is being admitted
+SHORTEST_SETTLE: Final = 0.1  # shortest idle time, in seconds, before a member of a group that does not change has finished
 DEFAULT_BUFFERS: Final = Buffers()
 
 
@@ -55,13 +53,10 @@ class Memberships:
         self._agree = agree
         self._begin = begin
         self._take_name = take_name
-        self.stack: Stack | None = None
-        """The engine's stack, once the process has begun."""
-        self.mine: dict[str, tuple[str, ...]] = {}
-        """Groups that this process was told to enter, and the places that form them."""
+        self.stack: Stack | None = None  # the engine's stack, once the process has begun
+        self.mine: dict[str, tuple[str, ...]] = {}  # groups that this process was told to enter, and the places that form them
         self._entering: set[str] = set()
-        self._entered: set[str] = set()
-        """Groups that this process is or has been in."""
+        self._entered: set[str] = set()  # groups that this process is or has been in
         self._proposals = Proposals()
 
     @property

@@ -31,12 +31,9 @@ from .addresses import family_of, format_address
 from .transport import READ_AT_ONCE, Address, Data, Limits, Receive, TurnOver
 from .udp import LARGEST, WANTED_BUFFER, UdpTransport, enlarge
 
-DEFAULT_GROUP: Final[Address] = ("239.193.7.1", 7000)
-"""Of the range for one organisation's own use."""
-MOST_DESTINATIONS: Final = 16
-"""On one list; a packet to more is several multicasts."""
-PROBE_SECONDS: Final = 2.0
-"""How long a multicast to ourselves may take."""
+DEFAULT_GROUP: Final[Address] = ("239.193.7.1", 7000)  # of the range for one organisation's own use
+MOST_DESTINATIONS: Final = 16  # on one list; a packet to more is several multicasts
+PROBE_SECONDS: Final = 2.0  # how long a multicast to ourselves may take
 
 _DESTINATION: Final = struct.Struct(">4sH")
 _LIST_BYTES: Final = 1 + MOST_DESTINATIONS * _DESTINATION.size

@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from .observe.observer import Observer
     from .observe.spans import Spans
 
-SMALLEST_PACKET: Final = 256
-"""Bytes of the smallest packet size."""
+SMALLEST_PACKET: Final = 256  # bytes of the smallest packet size
 
 
 class Node:
@@ -141,8 +140,7 @@ class Node:
         self._refusals = Refusals()
         self._is_open = False
         self._closed = False
-        self._met: set[str] = set()
-        """Processes that the protocol has been told of."""
+        self._met: set[str] = set()  # processes that the protocol has been told of
         self._halted = asyncio.Event()
         self._observer: Observer | None = None
         if metrics is not None or spans is not None:
@@ -153,8 +151,7 @@ class Node:
         self._memberships = Memberships(
             self._setup, self._rendezvous, self, state=state, agree=agree, begin=self._begin, take_name=self._take_name
         )
-        self.parameters: Any
-        """The parameters in force, once the process has its name."""
+        self.parameters: Any  # the parameters in force, once the process has its name
         self._transport: Transport
         self._host: LiveHost
         self._presence: Presence

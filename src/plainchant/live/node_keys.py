@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from .keys import Keyring, KeySource
     from .sealed import Sealed
 
-KEY_POLL: Final = 1.0
-"""Seconds between two looks at the key file."""
+KEY_POLL: Final = 1.0  # seconds between two looks at the key file
 
 
 class Insecure(UserWarning):
@@ -33,12 +32,9 @@ class NodeKeys:
         self._place = place
         self._given = given
         self._timer: asyncio.TimerHandle | None = None
-        self.source: KeySource | None = None
-        """None before the node is open, and without a key."""
-        self.sealed: Sealed | None = None
-        """The transport that seals packets, where there is a key."""
-        self.problem: str | None = None
-        """Why the key file could not be read, when it was last looked at."""
+        self.source: KeySource | None = None  # none before the node is open, and without a key
+        self.sealed: Sealed | None = None  # the transport that seals packets, where there is a key
+        self.problem: str | None = None  # why the key file could not be read, when it was last looked at
 
     def find(self) -> None:
         """Looks the keys up. The ciphers are loaded only where there are any."""

@@ -32,12 +32,9 @@ from ..group import Event, Group, Message, Refused
 
 T = TypeVar("T")
 
-PIECE: Final = 64 << 10
-"""Bytes that are read or written at once."""
-UNREAD: Final = 8 << 20
-"""Bytes of events that wait for the output before the group is slowed down."""
-LONGEST_LINE: Final = 256 << 20
-"""Bytes of the longest line that is taken."""
+PIECE: Final = 64 << 10  # bytes that are read or written at once
+UNREAD: Final = 8 << 20  # bytes of events that wait for the output before the group is slowed down
+LONGEST_LINE: Final = 256 << 20  # bytes of the longest line that is taken
 
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 

@@ -10,8 +10,7 @@ from typing import Final, TypeVar
 from ..core.model import PlainchantError
 from .transport import Address
 
-_PORTS: Final = range(10_240, 32_768)
-"""Ports that no system hands out by itself."""
+_PORTS: Final = range(10_240, 32_768)  # ports that no system hands out by itself
 _Place = TypeVar("_Place")
 
 

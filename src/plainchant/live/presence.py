@@ -52,21 +52,15 @@ SILENT: Final = 5
 
 
 HELLO_TAG: Final = 120
-LARGEST_HELLO: Final = 65_507
-"""Bytes of a hello, as it comes: those of a datagram."""
+LARGEST_HELLO: Final = 65_507  # bytes of a hello, as it comes: those of a datagram
 BOOT_BYTES: Final = 4
-LONGEST_NAME: Final = 50
-"""Bytes of the name of a place or a group."""
+LONGEST_NAME: Final = 50  # bytes of the name of a place or a group
 LARGEST_INCARNATION: Final = 1_000_000
-MOST_GROUPS: Final = 1024
-"""Groups in a hello."""
-MOST_FIRST: Final = 1024
-"""First members of a group."""
+MOST_GROUPS: Final = 1024  # groups in a hello
+MOST_FIRST: Final = 1024  # first members of a group
 LONGEST_TERMS: Final = 8192
-NEW_STRANGERS: Final = 16
-"""That come into the address book between two ticks."""
-MOST_STRANGERS: Final = 64
-"""In the address book; and those whose packets are answered by a hello, between two ticks."""
+NEW_STRANGERS: Final = 16  # that come into the address book between two ticks
+MOST_STRANGERS: Final = 64  # in the address book; and those whose packets are answered by a hello, between two ticks
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -161,29 +155,22 @@ class Presence:
         refusals: Refusals | None = None,
     ) -> None:
         self.place = place
-        self.refusals = refusals if refusals is not None else Refusals()
-        """What was not taken, and why."""
-        self.terms = terms
-        """What all members have to agree on, in words: who has other terms is not spoken to."""
+        self.refusals = refusals if refusals is not None else Refusals()  # what was not taken, and why
+        self.terms = terms  # what all members have to agree on, as text: peers with other terms are not spoken to
         self.boot = boot
         self.incarnation = incarnation
-        self.settled = False
-        """Whether our name is in use and cannot change any more."""
-        self.taken = False
-        """Whether somebody knows that name as another's after all."""
+        self.settled = False  # whether our name is in use and cannot change any more
+        self.taken = False  # whether a peer knows that name as another process's after all
         self.peers: dict[str, Peer] = {name: Peer(name, address) for name, address in peers.items() if name != place}
-        self._named = frozenset(peers)
-        """Those whom the configuration names; the others are strangers."""
+        self._named = frozenset(peers)  # places that the configuration names; others are strangers
         self.standing: dict[GroupId, Standing] = {}
         self._first: dict[GroupId, tuple[str, ...]] = {}
         self.seeking = False
         self._strangers: dict[Address, None] = {}
-        self._added = 0
-        """Strangers that have come into the address book since the last tick."""
+        self._added = 0  # strangers that have come into the address book since the last tick
         self._send = send
         self._changed = changed
-        self.routes: dict[ProcessId, Address] = {}
-        """Names that can be sent to."""
+        self.routes: dict[ProcessId, Address] = {}  # names that can be sent to
         self.sources: dict[Address, tuple[bytes, ProcessId]] = {}
         """Addresses whose packets count: the boot that they must bear, and the name of whoever it is."""
 

@@ -15,10 +15,8 @@ from typing import Final
 
 from ..core.wire import FRAME_BYTES, MAX_BYTES, VERSION
 
-SEALED: Final = 0xC2
-"""The first byte of a sealed packet."""
-PROOF: Final = 0xC3
-"""The first byte of a packet by which processes prove to each other that they are there now."""
+SEALED: Final = 0xC2  # the first byte of a sealed packet
+PROOF: Final = 0xC3  # the first byte of a packet by which processes prove to each other that they are there now
 
 
 @dataclasses.dataclass(slots=True)

@@ -62,20 +62,15 @@ from .sessions import (
 )
 from .transport import Address, Counters, Data, Limits, Receive, Transport, TurnOver, senders_of
 
-MOST_RECEIVERS: Final = 16
-"""Named in one packet; what goes to more is sealed several times."""
+MOST_RECEIVERS: Final = 16  # named in one packet; what goes to more is sealed several times
 MOST_SESSIONS: Final = 1024
 """Sessions that are remembered: those of all peers, and of who they were before; where there are many peers, four a peer."""
-MOST_LISTS: Final = 256
-"""Lists of receivers that are kept ready."""
-MOMENT: Final = 0.05
-"""Seconds: the unit of time for the bounds below."""
+MOST_LISTS: Final = 256  # lists of receivers that are kept ready
+MOMENT: Final = 0.05  # seconds: the unit of time for the bounds below
 ASKS: Final = 64
 """Strangers that are asked to prove themselves in a moment. (Those whom the configuration names are asked beside them.)"""
-ASKS_OF_PEER: Final = 16
-"""The same at one address that the configuration names."""
-DERIVATIONS: Final = 256
-"""Sessions that are derived to look at a proof in a moment."""
+ASKS_OF_PEER: Final = 16  # the same at one address that the configuration names
+DERIVATIONS: Final = 256  # sessions that are derived to look at a proof in a moment
 
 _KINDS: Final = (KNOCK, ASK, TELL)
 _ALL: Final[weakref.WeakSet[Sealed]] = weakref.WeakSet()
@@ -105,29 +100,22 @@ class Sealed:
         self._inner_senders = senders_of(inner)
         self._overhead = data_overhead(len(peers), MOST_RECEIVERS)
         self._most = max(MOST_SESSIONS, 4 * len(peers))
-        self._sessions: dict[bytes, Session] = {}
-        """By salt: those that are proved, and our own."""
-        self._at: dict[Address, Session] = {}
-        """The session that is in use at an address."""
+        self._sessions: dict[bytes, Session] = {}  # by salt: those that are proved, and our own
+        self._at: dict[Address, Session] = {}  # the session that is in use at an address
         self._lists: dict[tuple[Address, ...], tuple[list[tuple[tuple[Address, ...], bytes]], tuple[Address, ...]]] = {}
         """For receivers: whom each packet names, and who is not proved."""
         self._moment = 0.0
         self._asked: set[tuple[int, Address, bytes]] = set()
-        self._asks: Counter[Address | None] = Counter()
-        """Of strangers together under None."""
+        self._asks: Counter[Address | None] = Counter()  # of strangers together under None
         self._derived = 0
         self._numbers = NUMBERS
-        self._dropped: set[bytes] = set()
-        """Ids of keys that were in the ring; only who turns keys makes it grow."""
-        self.unproved = 0
-        """Packets that did not leave, because nobody has proved itself where they were to go."""
+        self._dropped: set[bytes] = set()  # ids of keys that were in the ring; only changes of keys make it grow
+        self.unproved = 0  # packets that did not leave, because no process has proved itself at their address
         self._ring = ring
         self._keys = {key.id: key for key in ring.keys}
         self._own = Own(ring.sealing, boot, place)
-        self._own_salts: tuple[bytes, ...] = (self._own.salt,)
-        """Of our present session, and of the one before."""
-        self._answerable: tuple[bytes, ...] = self._own_salts
-        """Those of them that an answer proves something by."""
+        self._own_salts: tuple[bytes, ...] = (self._own.salt,)  # of our present session, and of the one before
+        self._answerable: tuple[bytes, ...] = self._own_salts  # those of them that an answer proves something by
         self._sessions[self._own.salt] = self._own
         _ALL.add(self)
 

@@ -39,17 +39,13 @@ from .transport import Address, Data
 BOOT_BYTES: Final = 4
 SALT_BYTES: Final = 16
 TAG_BYTES: Final = 16
-WINDOW: Final = 4096
-"""So many packets may overtake one that is still taken."""
+WINDOW: Final = 4096  # packets that may overtake one that is still taken
 NUMBERS: Final = 1 << 32
 """Packets of a session; the next one begins in time. With packets of 64 KiB AES-GCM is far from its bounds there."""
 
-KNOCK: Final = 0
-"""I am here. Who are you? (Answers nothing, and proves nothing.)"""
-ASK: Final = 1
-"""I have heard of the session whose salt this answers, so I am here now. Prove that you are, too."""
-TELL: Final = 2
-"""The same, and nothing is asked."""
+KNOCK: Final = 0  # I am here. Who are you? (Answers nothing, and proves nothing.)
+ASK: Final = 1  # I have heard of the session whose salt this answers, so I am here now. Prove that you are, too
+TELL: Final = 2  # the same, and nothing is asked
 NOTHING: Final = bytes(SALT_BYTES)
 
 DATA_HEAD: Final = struct.Struct(">B4s16sQB")
@@ -74,8 +70,7 @@ class Session:
         self.salt = salt
         self.boot = salt[:BOOT_BYTES]
         self.place = place
-        self.address = address
-        """Where its process is; None: this process itself."""
+        self.address = address  # where its process is; None: this process itself
         self.prefix = key.id + salt
         self._cipher = key.sealer(salt, b"packets of " + place.encode())
         self._highest = 0

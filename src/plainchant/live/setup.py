@@ -48,12 +48,9 @@ class Setup:
         self.given = dict(given)
         self.parameters = _parameters(description, self.given)
         """The parameters before they are fitted to the network; see :meth:`tune`."""
-        self.changes = description.changes(self.parameters)
-        """Whether members can join and leave groups."""
-        self.proposes = description.proposes(self.parameters)
-        """Whether groups can be proposed, closed and renamed."""
-        self.lans = description.placement.lans(self.parameters)
-        """Number of networks."""
+        self.changes = description.changes(self.parameters)  # whether members can join and leave groups
+        self.proposes = description.proposes(self.parameters)  # whether groups can be proposed, closed and renamed
+        self.lans = description.placement.lans(self.parameters)  # number of networks
         self.backup = {name: _address(address) for name, address in backup.items()}
         self.groups = {name: members_of(name, of, peers) for name, of in groups.items()} if groups is not None else None
         """The groups that exist, with the places that form them; None if the configuration does not say."""

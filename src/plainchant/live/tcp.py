@@ -40,22 +40,18 @@ from .tcp_sockets import listening_socket, outgoing_socket, prepare
 from .transport import READ_AT_ONCE, Address, Counters, Data, Limits, Receive, TurnOver
 
 DEFAULT_PACKET: Final = 65_536
-WAITING_BYTES: Final = 64 << 20
-"""More than this does not wait for one peer."""
+WAITING_BYTES: Final = 64 << 20  # more than this does not wait for one peer
 PATIENCE: Final = 5.0
 """Seconds after which a connection that does not come about, a greeting that does not come, or packets that wait for
 somebody who cannot be reached are given up."""
 FIRST_PAUSE: Final = 0.02
-LONGEST_PAUSE: Final = 1.0
-"""Seconds between two attempts to connect."""
+LONGEST_PAUSE: Final = 1.0  # seconds between two attempts to connect
 MOST_CONNECTIONS: Final = 256
 """Connections that are open at once, those of strangers included. When there are more, the oldest that has not said whose it is
 makes room; if all have, the new one does not come in."""
-LINGER: Final = 0.25
-"""Seconds that closing waits, at the most, for the other ends to have taken everything."""
+LINGER: Final = 0.25  # most seconds that closing waits for the other ends to have taken everything
 
-_FRAMES_AT_ONCE: Final = 256
-"""In one sendmsg: a frame is two pieces, and systems take 1,024."""
+_FRAMES_AT_ONCE: Final = 256  # in one sendmsg: a frame is two pieces, and systems take 1,024
 _SHORT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -76,10 +72,8 @@ class TcpTransport:
         self._bind = bind
         self._listener: socket.socket | None = None
         self._peers: dict[Address, _Peer] = {}
-        self._used: list[_Connection] = []
-        """Connections that have sent a packet in this turn of the loop."""
-        self.connections: dict[_Connection, None] = {}
-        """All that are open, strangers' and attempts included, the oldest first."""
+        self._used: list[_Connection] = []  # connections that have sent a packet in this turn of the loop
+        self.connections: dict[_Connection, None] = {}  # all that are open, strangers' and attempts included, the oldest first
         self.waiting = waiting
         self.patience = patience
         self.random = random or Random()
@@ -235,15 +229,13 @@ class _Peer:
     def __init__(self, transport: TcpTransport, address: Address) -> None:
         self.transport = transport
         self.address = address
-        self.connection: _Connection | None = None
-        """Greetings are exchanged on it."""
+        self.connection: _Connection | None = None  # greetings are exchanged on it
         self.queue: deque[tuple[bytes, bytes]] = deque()
         self.queued_bytes = 0
         self._attempt: _Connection | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._pause = FIRST_PAUSE
-        self._since: float | None = None
-        """Since when connecting has failed."""
+        self._since: float | None = None  # since when connecting has failed
 
     def wait(self, length: bytes, data: bytes) -> None:
         """Keeps a packet until it can leave, and sees to it that it will."""
@@ -366,26 +358,16 @@ class _Connection:
         transport.connections[self] = None
         self._transport = transport
         self._socket: socket.socket | None = made
-        self.peer = peer
-        """Whose it is; unknown until an accepted one has been greeted."""
-        self.established = False
-        """We opened it, it came about, and we have greeted."""
-        self.used = False
-        """It has sent a packet in this turn: the next ones accumulate."""
-        self._deadline: asyncio.TimerHandle | None = None
-        """When the other end's greeting must have come; none once it has."""
-        self._greeting = ("", 0)
-        """Token and number of the other end's greeting."""
-        self._left: asyncio.Future[None] | None = None
-        """We are leaving; done when the other end has closed."""
-        self._started: memoryview | None = None
-        """The rest of a frame that the socket took in part."""
-        self._writing = False
-        """The socket is full; the loop tells us when it is not."""
-        self._frames = FrameBuffer()
-        """What was read and not handed on."""
-        self._busy = False
-        """There are more whole frames in the buffer than one turn may have."""
+        self.peer = peer  # whose it is; unknown until an accepted one has been greeted
+        self.established = False  # we opened it, it came about, and we have greeted
+        self.used = False  # it has sent a packet in this turn: the next ones accumulate
+        self._deadline: asyncio.TimerHandle | None = None  # when the other end's greeting must have come; none once it has
+        self._greeting = ("", 0)  # token and number of the other end's greeting
+        self._left: asyncio.Future[None] | None = None  # we are leaving; done when the other end has closed
+        self._started: memoryview | None = None  # the rest of a frame that the socket took in part
+        self._writing = False  # the socket is full; the loop tells us when it is not
+        self._frames = FrameBuffer()  # what was read and not handed on
+        self._busy = False  # there are more whole frames in the buffer than one turn may have
 
     # --- making -------------------------------------------------------------------------------------------------------
 

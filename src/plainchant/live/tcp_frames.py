@@ -11,16 +11,13 @@ from ..core.model import UsageError
 from .addresses import format_address, parse_address
 from .transport import Address
 
-MAGIC: Final = b"plainchant/1 "
-"""Beginning of a greeting; token, number and listening address follow."""
-LARGEST: Final = 16 << 20
-"""Bytes of the largest packet that is accepted: a bound of memory, and a test for garbage."""
+MAGIC: Final = b"plainchant/1 "  # beginning of a greeting; token, number and listening address follow
+LARGEST: Final = 16 << 20  # bytes of the largest packet that is accepted: a bound of memory, and a test for garbage
 LENGTH: Final = struct.Struct(">I")
 _GREETING: Final = re.compile(re.escape(MAGIC) + rb"([0-9a-f]{16}) ([0-9]{1,18}) ([!-~]{3,100})")
 _LONGEST_GREETING: Final = 160
 _BUFFER: Final = 1 << 20
-_FIRST_BUFFER: Final = 1 << 12
-"""Bytes of buffer before the greeting: an unknown process costs little."""
+_FIRST_BUFFER: Final = 1 << 12  # bytes of buffer before the greeting: an unknown process costs little
 
 
 class BadFrame(Exception):

@@ -10,8 +10,7 @@ from ..core.model import UsageError
 from .addresses import family_of, format_address
 from .transport import Address
 
-SILENCE: Final = 10.0
-"""Seconds after which bytes that the other end does not acknowledge, or its silence, break the connection."""
+SILENCE: Final = 10.0  # seconds after which bytes that the other end does not acknowledge, or its silence, break the connection
 
 
 def listening_socket(bind: Address) -> socket.socket:

@@ -19,16 +19,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
-Address: TypeAlias = tuple[str, int]
-"""Host (a numeric IP address) and port."""
+Address: TypeAlias = tuple[str, int]  # host (a numeric IP address) and port
 Data: TypeAlias = bytes | bytearray | memoryview
 Receive: TypeAlias = Callable[[Address, Data], None]
 TurnOver: TypeAlias = Callable[[], None]
 
 READ_AT_ONCE: Final = 64
 """Packets that are read in one turn of the loop: enough to share its cost, few enough that nobody else waits for long."""
-READ_BYTES: Final = 1 << 20
-"""Large packets are fewer."""
+READ_BYTES: Final = 1 << 20  # large packets are fewer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

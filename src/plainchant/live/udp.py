@@ -24,14 +24,10 @@ from typing import Final
 from ..core.model import UsageError
 from .transport import READ_AT_ONCE, READ_BYTES, Address, Counters, Data, Limits, Receive, TurnOver
 
-LARGEST: Final = 65_507
-"""Bytes of the largest UDP datagram over IPv4."""
-WANTED_BUFFER: Final = 8 << 20
-"""Bytes of socket buffer that we ask for; the kernel gives what its settings allow."""
-QUEUED_BYTES: Final = 256 << 20
-"""More than this does not wait for the socket."""
-_FORCE: Final = {socket.SO_RCVBUF: 33, socket.SO_SNDBUF: 32}
-"""Linux: SO_RCVBUFFORCE and SO_SNDBUFFORCE, for those who may."""
+LARGEST: Final = 65_507  # bytes of the largest UDP datagram over IPv4
+WANTED_BUFFER: Final = 8 << 20  # bytes of socket buffer that we ask for; the kernel gives what its settings allow
+QUEUED_BYTES: Final = 256 << 20  # more than this does not wait for the socket
+_FORCE: Final = {socket.SO_RCVBUF: 33, socket.SO_SNDBUF: 32}  # Linux: SO_RCVBUFFORCE and SO_SNDBUFFORCE, where the process may
 
 
 class UdpTransport:

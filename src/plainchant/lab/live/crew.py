@@ -27,14 +27,10 @@ from . import control
 from .namespaces import PORT, Namespaces
 from .process import LiveError, Process
 
-START_SECONDS: Final = 60.0
-"""How long the first members may take to start and to form their groups."""
-COMPLAINTS: Final = "complaints"
-"""Under the spools: what processes wrote to standard error."""
-GONE_SECONDS: Final = 2.0
-"""How long a new process waits for its place's last one, which must have given its address back."""
-_SPARES: Final = 4
-"""Processes for later that are started at the beginning."""
+START_SECONDS: Final = 60.0  # how long the first members may take to start and to form their groups
+COMPLAINTS: Final = "complaints"  # under the spools: what processes wrote to standard error
+GONE_SECONDS: Final = 2.0  # how long a new process waits for its place's last one, which must have given its address back
+_SPARES: Final = 4  # processes for later that are started at the beginning
 
 
 class Crew:
@@ -54,18 +50,13 @@ class Crew:
         key: str = "",
     ) -> None:
         """``processes`` gets every process that is started; the caller has to end them."""
-        self.latest: dict[str, Process] = {}
-        """The last process of each place."""
-        self.employed: list[Process] = []
-        """All processes that ever had a task."""
-        self.begin: int | None = None
-        """When the scenario began, ns of the monotonic clock."""
+        self.latest: dict[str, Process] = {}  # the last process of each place
+        self.employed: list[Process] = []  # all processes that ever had a task
+        self.begin: int | None = None  # when the scenario began, ns of the monotonic clock
         self.calm = False
-        self.gone: Callable[[Process], None] = lambda process: None
-        """Called when a process is gone."""
+        self.gone: Callable[[Process], None] = lambda process: None  # called when a process is gone
         places = (*scenario.members, *scenario.later)
-        self.offsets = {place: clock_of(place, scenario.clock).offset for place in places}
-        """The offset of each place's clock, ns."""
+        self.offsets = {place: clock_of(place, scenario.clock).offset for place in places}  # the offset of each place's clock, ns
         self._scenario = scenario
         self._spools = spools
         self._processes = processes

@@ -37,8 +37,7 @@ from ...scenario.model import Delay, Fault, Link, Network
 
 NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "lan", "heal")
 """The kinds of fault that :meth:`FaultyTransport.apply` takes."""
-HARMLESS: Final = Network(delay=Delay(low=Duration(0)))
-"""Rules that do nothing, until faults are applied."""
+HARMLESS: Final = Network(delay=Delay(low=Duration(0)))  # rules that do nothing, until faults are applied
 _FOREVER: Final = 1 << 62
 
 
@@ -49,10 +48,8 @@ class Spoiled:
     lost: int = 0
     duplicated: int = 0
     corrupted: int = 0
-    delayed: int = 0
-    """Those that did not leave at once."""
-    held_back: int = 0
-    """Those among them that others may have overtaken."""
+    delayed: int = 0  # those that did not leave at once
+    held_back: int = 0  # those among them that others may have overtaken
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,8 +84,7 @@ class FaultyTransport:
         self._faults: list[Fault] = []
         self._ends: list[asyncio.TimerHandle] = []
         self._paths: dict[Address, _Path] = {}
-        self._free: dict[Address | None, int] = {}
-        """When a link (or, under None, the medium) is free again."""
+        self._free: dict[Address | None, int] = {}  # when a link (or, under None, the medium) is free again
         self._order = itertools.count()
         self._under_way: list[tuple[int, int, list[Address], bytes]] = []
         self._timer: asyncio.TimerHandle | None = None

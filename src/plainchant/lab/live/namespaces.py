@@ -28,12 +28,10 @@ from ...core.model import PlainchantError
 from ...live.transport import Address
 
 PORT: Final = 7000
-_SECONDS: Final = 10.0
-"""How long setting something up may take."""
+_SECONDS: Final = 10.0  # how long setting something up may take
 _TOOLS: Final = ("unshare", "nsenter", "ip", "cat")
 _MTU: Final = 65_535
-_MOST: Final = 1000
-"""A bridge has 1023 ports."""
+_MOST: Final = 1000  # a bridge has 1023 ports
 
 
 class NamespaceError(PlainchantError):
@@ -118,11 +116,7 @@ class Namespaces:
     def _keep(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         """Starts a process in a namespace of its own, and returns when it is there."""
         keeper = subprocess.Popen(
-            [*command, "cat"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
+            [*command, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         self._keepers.append(keeper)
         assert keeper.stdin is not None

@@ -25,18 +25,13 @@ from ...scenario.model import SLICE
 from ...scenario.outcome import ProcessEnd
 from . import control
 
-WORKER: Final = ("-m", "plainchant.lab.live.worker")
-"""What Python is started with."""
-ANSWER_SECONDS: Final = 5.0
-"""How long a worker may take to answer before it is taken to be busy."""
-EXIT_SECONDS: Final = 10.0
-"""How long a worker may take to exit after its last word."""
-WHERE_SECONDS: Final = 1.0
-"""How long a worker that hangs is given to say where it is."""
+WORKER: Final = ("-m", "plainchant.lab.live.worker")  # what Python is started with
+ANSWER_SECONDS: Final = 5.0  # how long a worker may take to answer before it is taken to be busy
+EXIT_SECONDS: Final = 10.0  # how long a worker may take to exit after its last word
+WHERE_SECONDS: Final = 1.0  # how long a worker that hangs is given to say where it is
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_STORY: Final = 20_000
-_LAST_WORDS: Final = 400
-"""Characters of a dead worker's complaint that are told."""
+_LAST_WORDS: Final = 400  # characters of a dead worker's complaint that are told
 
 
 class LiveError(PlainchantError):
@@ -54,39 +49,30 @@ class Process:
         self.name = ""
         self.entered: dict[str, None] = {}
         self.parameters: dict[str, Any] | None = None
-        self.serves = False
-        """Whether it takes part without being in a group."""
+        self.serves = False  # whether it takes part without being in a group
         self.leaving = False
         self.paused_until = 0
         self.doomed = False
-        self.killed = ""
-        """Why we killed it, if we did."""
-        self.unexpected = ""
-        """How it ended, if neither the scenario nor the supervisor caused that."""
+        self.killed = ""  # why we killed it, if we did
+        self.unexpected = ""  # how it ended, if neither the scenario nor the supervisor caused that
         self.end: ProcessEnd | None = None
         self.status = control.Status(0, None, 0, 0, 0)
         self.is_awake = False
         """Whether it has sent a report. Until then it is starting, which takes long on a machine without a free processor."""
-        self.unanswered = 0
-        """Consecutive status requests that it left unanswered while it was awake."""
-        self.stuck = ""
-        """Its stacks when it was found to hang, if it was."""
+        self.unanswered = 0  # consecutive status requests that it left unanswered while it was awake
+        self.stuck = ""  # its stacks when it was found to hang, if it was
         self.last_word: control.Over | None = None
         self._errors = errors
         self._answers: dict[int, asyncio.Future[control.Done | control.Status]] = {}
         self._changed: Callable[[Process], None] = lambda process: None
         with errors.open("wb") as file:
             self._popen = subprocess.Popen(
-                [*within, sys.executable, *WORKER],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
+                [*within, sys.executable, *WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file
             )
         self._busy_until = 0
         self._slowing: asyncio.Task[None] | None = None
         self._writer: asyncio.WriteTransport | None = None
-        self._unsaid: list[bytes] = []
-        """Lines to write once its standard input is connected: its task first."""
+        self._unsaid: list[bytes] = []  # lines to write once its standard input is connected: its task first
         self._ear: asyncio.ReadTransport | None = None
         self._reading: asyncio.Task[None] | None = None
 

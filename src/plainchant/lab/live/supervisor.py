@@ -62,8 +62,7 @@ _LEFT_TO_REALITY: Final = ("slot", "outgoing", "send_cost", "receive_cost", "mac
 class Watch(Protocol):
     """Looks at the processes of a run while senders send."""
 
-    every: float
-    """Seconds between two calls."""
+    every: float  # seconds between two calls
 
     def look(self, processes: Sequence[Process], servers: Mapping[str, MailboxServer]) -> None:
         """Called with the processes that run now and the servers of shared memory, by node."""
@@ -76,36 +75,23 @@ class LiveSummary:
     run: str
     protocol: str
     seed: int
-    elapsed: int
-    """From the beginning of the scenario to its end, ns."""
+    elapsed: int  # from the beginning of the scenario to its end, ns
     processes: dict[str, ProcessEnd]
-    unexpected: dict[str, str]
-    """Processes whose end neither the scenario nor the supervisor caused, and how they ended."""
-    parameters: dict[str, Any]
-    """Those that the protocol worked with."""
-    packets_lost: int
-    """On purpose; of a process that was killed, as far as it had told."""
+    unexpected: dict[str, str]  # processes whose end neither the scenario nor the supervisor caused, and how they ended
+    parameters: dict[str, Any]  # those that the protocol worked with
+    packets_lost: int  # on purpose; of a process that was killed, as far as it had told
     packets_duplicated: int
     packets_corrupted: int
-    faults: tuple[Fault, ...]
-    """The schedule: the scenario's own faults and those drawn from the seed."""
-    skipped: tuple[tuple[Fault, str], ...]
-    """Those among them that found no process to happen to, and why."""
-    partitions: Literal["transport", "namespaces"]
-    """Where partitions are made."""
-    not_applied: tuple[str, ...]
-    """Settings of the scenario that mean nothing live."""
+    faults: tuple[Fault, ...]  # the schedule: the scenario's own faults and those drawn from the seed
+    skipped: tuple[tuple[Fault, str], ...]  # those among them that found no process to happen to, and why
+    partitions: Literal["transport", "namespaces"]  # where partitions are made
+    not_applied: tuple[str, ...]  # settings of the scenario that mean nothing live
     time_scale: float
-    drained: bool
-    """Whether the run was to be drained."""
-    drain: int
-    """How long it may have taken to get quiet, ns."""
-    quiet: bool
-    """Whether it was drained and got quiet."""
-    not_quiet: dict[str, str]
-    """If it did not get quiet: what each process waits for."""
-    stuck: dict[str, str] = dataclasses.field(default_factory=dict)
-    """The stacks of processes that hang."""
+    drained: bool  # whether the run was to be drained
+    drain: int  # how long it may have taken to get quiet, ns
+    quiet: bool  # whether it was drained and got quiet
+    not_quiet: dict[str, str]  # if it did not get quiet: what each process waits for
+    stuck: dict[str, str] = dataclasses.field(default_factory=dict)  # the stacks of processes that hang
     left: dict[str, int] = dataclasses.field(default_factory=dict)
     """Number of files left in shared memory when all processes had ended, by node; they are removed then."""
 
@@ -172,8 +158,7 @@ class _Supervisor:
         self.key = ""
         self.watch: Watch | None = None
         self._memory = f"live {os.urandom(8).hex()}" if self._description.placement.memory is not None else ""
-        self.servers = self._make_servers()
-        """The mailbox servers by node; where there are no nodes, under an empty name."""
+        self.servers = self._make_servers()  # the mailbox servers by node; where there are no nodes, under an empty name
         self._crew: Crew
         self._faults: LiveFaults
         self._injector: Injector[Process]

@@ -47,10 +47,8 @@ from .workload import Numbering, Sender, outgoing_for
 if TYPE_CHECKING:
     from ...live.keys import Keyring
 
-JOIN_SECONDS: Final = 30.0
-"""How long a process that starts later tries to join a group before it gives up."""
-FORM_SECONDS: Final = 120.0
-"""How long the first members wait for each other; their supervisor gives up before."""
+JOIN_SECONDS: Final = 30.0  # how long a process that starts later tries to join a group before it gives up
+FORM_SECONDS: Final = 120.0  # how long the first members wait for each other; their supervisor gives up before
 _LONGEST_LINE: Final = 64 << 20
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -62,20 +60,16 @@ class Worker:
         self._task = task
         self._numbering: dict[Group, Numbering] = {}
         self._groups: list[Group] = []
-        self._outside: dict[str, None] = {}
-        """Groups that it has asked to enter and is not in yet."""
+        self._outside: dict[str, None] = {}  # groups that it has asked to enter and is not in yet
         self._begin = task.begin
         self._quiet = task.calm
-        self._refusing: dict[str, None] = {}
-        """Groups that it refuses when they are proposed; an empty name stands for all."""
+        self._refusing: dict[str, None] = {}  # groups that it refuses when they are proposed; an empty name stands for all
         self._sending: dict[Group, list[asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._over: asyncio.Future[control.Over] = asyncio.get_running_loop().create_future()
         self._drained = False
-        self._transports: list[FaultyTransport] = []
-        """One for each network."""
-        self._attentive = asyncio.Event()
-        """Whether the application takes messages."""
+        self._transports: list[FaultyTransport] = []  # one for each network
+        self._attentive = asyncio.Event()  # whether the application takes messages
         self._attentive.set()
         self._node = Node(
             me=task.place,

@@ -24,8 +24,7 @@ from ...group import MESSAGE_COST, OUTGOING, Group, Lost, Receipt, Refused, Reje
 from ...scenario.model import Workload
 from ...scenario.traffic import WAITING, payload_of
 
-_BURST: Final = 16
-"""Messages that a sender as fast as accepted hands over at once."""
+_BURST: Final = 16  # messages that a sender as fast as accepted hands over at once
 
 
 class Numbering:
@@ -49,8 +48,7 @@ class Sender:
         self._start = begin + workload.start
         self._end = min(end, begin + workload.stop) if workload.stop else end
         self._left = workload.count or -1
-        self._stream = stream
-        """The name of its stream, where its messages have a deadline."""
+        self._stream = stream  # the name of its stream, where its messages have a deadline
 
     async def run(self) -> None:
         """Sends until there is nothing more to send, the time is over, or the group takes no more."""

@@ -36,15 +36,12 @@ from typing import Any, Final
 from ...core.memory import FAILED, MOST_PLACES, Connection, Entry, Header, Layout
 from ...core.model import PlainchantError, UsageError
 
-PATIENCE: Final = 0.25
-"""Seconds after which the holder of a lock is taken to be stopped."""
-LONGEST_PROCESS: Final = 64
-"""Bytes of a process's name."""
+PATIENCE: Final = 0.25  # seconds after which the holder of a lock is taken to be stopped
+LONGEST_PROCESS: Final = 64  # bytes of a process's name
 MAGIC: Final = b"plchmem4"
 
 _CRASHED: Final = 8
-_WHOLE: Final = 9
-"""Where the file says that the module has crashed, and that the journal is whole."""
+_WHOLE: Final = 9  # where the file says that the module has crashed, and that the journal is whole
 _LAYOUT: Final = struct.Struct("<IIII")
 _LAYOUT_AT: Final = 16
 _PREFACE: Final = 64
@@ -56,8 +53,7 @@ _ENTRY: Final = struct.Struct(f"<qqqqqqQQQQIHhBBB{LONGEST_PROCESS}s")
 _PAGE: Final = 4096
 # Selectors: nothing yet, the first or second bank; of entries also: removed, with what is left in the first or second bank.
 _NOTHING: Final = 0
-_REMOVED: Final = 2
-"""Added to the selector of an entry that is there."""
+_REMOVED: Final = 2  # added to the selector of an entry that is there
 _THERE: Final = re.compile(rb"[\x01\x02]", re.DOTALL)
 _SOMEBODY: Final = re.compile(rb"[^\x00]", re.DOTALL)
 _FILLED, _AVAILABLE, _LOCAL, _IS_REMOVED = 1, 2, 4, 8
@@ -66,8 +62,7 @@ _YIELDING: Final = 3e-4
 """For so many seconds who waits for a lock only lets others run: steps are short, and waking up takes longer; then it sleeps."""
 _SHORTEST_SLEEP: Final = 50e-6
 _LONGEST_SLEEP: Final = 1e-3
-_COUNTED: Final = 5e-3
-"""Seconds of one attempt that count as waiting, at the most: who was stopped itself has not waited."""
+_COUNTED: Final = 5e-3  # most seconds of one attempt that count as waiting: a process that was stopped has not waited
 
 
 class CommonMemoryError(PlainchantError):
@@ -145,8 +140,7 @@ class Segment:
 
     def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
         self.path = path
-        self.gave_up = False
-        """Whether this process made the module crash, because it could not get the lock."""
+        self.gave_up = False  # whether this process made the module crash, because it could not get the lock
         self._patience = patience
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -158,15 +152,13 @@ class Segment:
         except BaseException:
             os.close(self._file)
             raise
-        self._changes: dict[int, int] = {}
-        """Selectors that the step that runs changes."""
+        self._changes: dict[int, int] = {}  # selectors that the step that runs changes
         count = self.layout.places * self.layout.slots
         self._known_entries: list[tuple[bytes, Entry] | None] = [None] * count
         self._known_connections: list[tuple[bytes, Connection] | None] = [None] * self.layout.places
         self._listed: list[tuple[int, Entry]] | None = None
         """The entries that are there, as the step that runs has seen them; None: it has to look."""
-        self._reserved: set[int] = set()
-        """Places for whose messages there is memory, as far as this process knows."""
+        self._reserved: set[int] = set()  # places for whose messages there is memory, as far as this process knows
 
     def reserve(self, place: int) -> None:
         """Makes sure that there is memory for the messages of a place."""

@@ -61,24 +61,18 @@ from ...core.memory import Layout, Port
 from ...core.model import UsageError
 from .segments import PATIENCE, CommonMemoryError, Segment, check_layout, make
 
-SHARED: Final = Path("/dev/shm")
-"""Where Linux has files that are only memory."""
+SHARED: Final = Path("/dev/shm")  # where Linux has files that are only memory
 LOCK: Final = "lock"
 REGISTER: Final = "register"
-BUSY: Final = 5.0
-"""Seconds after which whoever holds the server's lock is taken to be stopped."""
-MOST_FAILED: Final = 64
-"""Names of those who have died that a register keeps."""
-FRESH: Final = 50_000_000
-"""Nanoseconds within which a file may be changed again without its time showing it."""
-_ON: Final = " on node "
-"""Between the name of those who belong together and that of their node."""
+BUSY: Final = 5.0  # seconds after which the holder of the server's lock is taken to be stopped
+MOST_FAILED: Final = 64  # names of dead processes that a register keeps
+FRESH: Final = 50_000_000  # nanoseconds within which a file may be changed again without its time showing it
+_ON: Final = " on node "  # between the namespace of processes that belong together and their node
 _BELL: Final = struct.Struct("<q")
 _BELLS: Final = 8192 * _BELL.size
 _PAUSE: Final = 2e-4
 _DIGITS: Final = 24
-_FOLDER: Final = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
-"""The names of mailboxes' folders; whatever else is there is not touched."""
+_FOLDER: Final = re.compile(f"[0-9a-f]{{{_DIGITS}}}")  # the names of mailboxes' folders; whatever else is there is not touched
 
 
 class Seat(msgspec.Struct, frozen=True):
@@ -161,16 +155,13 @@ class MailboxServer:
         self.namespace = namespace
         self._address = address
         self._peers = frozenset(peers) - {address}
-        self._met: dict[str, str] = {}
-        """Mailboxes of peers, with their namespaces."""
+        self._met: dict[str, str] = {}  # mailboxes of peers, with their namespaces
         self.root = root if root is not None else default_root()
-        self.own: set[str] = set()
-        """Tokens of the seats that this process has taken, for itself or for others."""
+        self.own: set[str] = set()  # tokens of the seats that this process has taken, for itself or for others
         self._patience = patience
         self._folders: tuple[int, tuple[str, ...]] = (0, ())
         """The folders that may be of this namespace, and the time of the directory when they were looked up; 0: too lately."""
-        self._foreign: set[str] = set()
-        """Folders of other namespaces."""
+        self._foreign: set[str] = set()  # folders of other namespaces
         self._registers: dict[str, tuple[tuple[int, int], Register]] = {}
         """What was read of a folder's register, and the version of that; 0, 0: too lately."""
 
@@ -405,16 +396,14 @@ class Attachment:
     ) -> None:
         self.port = Port(seat.place, register.epoch)
         self.segments = segments
-        self.bell = bell
-        """A file: when it is readable, somebody has rung (:meth:`hear`)."""
+        self.bell = bell  # a file: when it is readable, a process has rung (:meth:`hear`)
         self._server = server
         self._directory = directory
         self._seat = seat
         self._presence = presence
         self._others: dict[str, _Other] = {}
         self._version = (0, 0)
-        self._told = register.forgotten + len(register.failed)
-        """So many of those who have died are no news."""
+        self._told = register.forgotten + len(register.failed)  # deaths in the register that were reported already
         self._failed: list[str] = []
         self._register = str(directory / REGISTER)
         self._open = True

@@ -40,16 +40,14 @@ from .server import Attachment, MailboxServer
 from .timers import ClockTimer
 
 AT_ONCE: Final = 64
-AHEAD: Final = 100 * US
-"""So long before a time the loop is woken at the most; what is nearer is waited for busily."""
+AHEAD: Final = 100 * US  # the loop is woken at most this long before a time; what is nearer is waited for busily
 AT_LEAST_AHEAD: Final = 10 * US
 AT_HAND: Final = 20 * US
 BACKSTOP: Final = 20 * MS
 LOOK_EVERY: Final = 20 * MS
 HEARING: Final = 500 * US
 """So long after a ring the operation that follows a nap is due: a process without bells would look about then."""
-_LATELY: Final = 8
-"""So many wakings count for the average."""
+_LATELY: Final = 8  # wakings that count for the average
 
 
 class MemoryHost(Protocol):
@@ -82,17 +80,12 @@ class _Running:
 
     name: str
     procedure: Procedure
-    due: int
-    """When the request before has ended, or was to end."""
+    due: int  # when the request before has ended, or was to end
     request: Request | None = None
-    looked: int = 0
-    """How much news there was when its last operation began."""
-    looked_at: dict[str, int] = dataclasses.field(default_factory=dict)
-    """The same of each mailbox alone."""
-    awaits: str = ""
-    """The mailbox whose news it naps for; empty: all."""
-    wake: int = 0
-    """Which of its waits is under way; 0: none."""
+    looked: int = 0  # how much news there was when its last operation began
+    looked_at: dict[str, int] = dataclasses.field(default_factory=dict)  # the same of each mailbox alone
+    awaits: str = ""  # the mailbox whose news it naps for; empty: all
+    wake: int = 0  # which of its waits is under way; 0: none
 
 
 @dataclasses.dataclass(slots=True)
@@ -111,15 +104,13 @@ class Stepper:
         self.server = server
         self.timely = timely
         self.operations = 0
-        self.late = 0
-        """Operations that took longer than their bounds."""
+        self.late = 0  # operations that took longer than their bounds
         self.after: Callable[[Operate], None] = lambda operation: None
         """Called after each operation, before anybody hears of it: for tests' faults."""
         self.meter: Callable[[str, int], None] | None = None
         """Told how long (ns) each operation took from when it was due, ``wake`` how late the end of a wait was, and ``bell`` how
         long after a ring it was heard: for measurements."""
-        self.tells_operations = False
-        """Whether every operation is written into the trace."""
+        self.tells_operations = False  # whether every operation is written into the trace
         self._slow_until = 0
         self._delay = 0
         self._host = host
@@ -127,20 +118,15 @@ class Stepper:
         self._timer = ClockTimer(self._on_time)
         self._attached: dict[tuple[str, str], Attachment] = {}
         """By mailbox and process: this one, and those elsewhere that it acts for."""
-        self._copies: dict[str, Attachment] = {}
-        """One of them for each mailbox."""
+        self._copies: dict[str, Attachment] = {}  # one of them for each mailbox
         self._ready: deque[tuple[_Running, Any]] = deque()
         self._waits: list[tuple[int, int, _Running]] = []
         self._numbers = 0
-        self._lead = AHEAD
-        """How long before a time the loop is woken."""
-        self._armed = 0
-        """When it is to be woken, by the process's clock."""
-        self._napping: dict[_Running, int] = {}
-        """Who naps, and when that has to end if nobody rings; 0: some time."""
+        self._lead = AHEAD  # how long before a time the loop is woken
+        self._armed = 0  # when it is to be woken, by the process's clock
+        self._napping: dict[_Running, int] = {}  # procedures that nap, and when that ends if no bell rings; 0: some time
         self._news = 0
-        self._news_of: dict[str, int] = {}
-        """The same of each mailbox."""
+        self._news_of: dict[str, int] = {}  # the same of each mailbox
         self._ringing: dict[Attachment, None] = {}
         """Where the others have to be told of something new, as soon as nothing else is to be done at once."""
         self._is_running = False

@@ -24,10 +24,8 @@ from .metrics import NodeCollector
 
 LOOPBACK: Final = "127.0.0.1"
 AT_ONCE: Final = 4
-PIECE: Final = 20
-"""Samples, of which a histogram is one, that are made text of in one turn of the loop."""
-END_WITHIN: Final = 1.0
-"""Seconds that a scrape has to end when the node closes."""
+PIECE: Final = 20  # samples, of which a histogram is one, that are made text of in one turn of the loop
+END_WITHIN: Final = 1.0  # seconds that a scrape has to end when the node closes
 _END: Final = b"# EOF\n"
 
 

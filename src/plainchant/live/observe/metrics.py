@@ -38,8 +38,7 @@ HISTOGRAM: Final = "histogram"
 
 Value: TypeAlias = float | Histogram
 Sample: TypeAlias = tuple[tuple[str, ...], Value]
-Read: TypeAlias = Callable[["Snapshot"], Iterable[Sample]]
-"""What it gives does not change afterwards."""
+Read: TypeAlias = Callable[["Snapshot"], Iterable[Sample]]  # what it gives does not change afterwards
 
 _SHOWN_ALONE: Final = frozenset({"sent", "sent_bytes", "received", "received_bytes"})
 """Counters of a transport that have figures of their own."""

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from .metrics import NodeCollector
     from .spans import Spans, Tracing
 
-TICK: Final = 0.25
-"""Seconds between two looks at the event loop."""
+TICK: Final = 0.25  # seconds between two looks at the event loop
 RETRANSMIT: Final = "retransmit"
 
 
@@ -46,8 +45,7 @@ class Figures:
     def __init__(self, group: Membership, random: Random) -> None:
         self.group = group
         self.arrivals: int = 0
-        self.departures: Counter[str] = Counter()
-        """Members that are gone, by the code of the reason."""
+        self.departures: Counter[str] = Counter()  # members that are gone, by the code of the reason
         self.latency: Histogram = Histogram(LATENCIES)
         self.pace = Pace(random)
 
@@ -58,13 +56,10 @@ class Observer:
     def __init__(self, metrics: str | CollectorRegistry | None, spans: Spans | float | None) -> None:
         self.figures: dict[str, Figures] = {}
         self.halts: Counter[str] = Counter()
-        self.recorded_by_kind: dict[str, Counter[str]] = {}
-        """What protocols recorded, by group (empty: of none) and kind."""
-        self.retransmitted: Counter[str] = Counter()
-        """Packets that were sent again, by group."""
+        self.recorded_by_kind: dict[str, Counter[str]] = {}  # what protocols recorded, by group (empty: of none) and kind
+        self.retransmitted: Counter[str] = Counter()  # packets that were sent again, by group
         self.lag: Histogram = Histogram(LAGS)
-        self.thread = 0
-        """The node's own."""
+        self.thread = 0  # the node's own
         self._random = Random()
         self._metrics = metrics
         self._collector: NodeCollector | None = None

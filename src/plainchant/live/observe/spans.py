@@ -41,20 +41,13 @@ from ...group import Membership
 if TYPE_CHECKING:
     from ..node import Node
 
-MESSAGES: Final = 0.0001
-"""The share of messages that are traced."""
-PENDING: Final = 256
-"""Messages of a group that are traced and not delivered yet, at the most."""
-AT_ONCE: Final = 8
-"""Messages of one ``send_many`` that are traced, at the most."""
-SENDERS: Final = 4096
-"""Of so many senders it is remembered which message is traced next; then anew."""
-NOTES: Final = 32
-"""Events that a change of the view has in its span, at the most."""
-STALE: Final = 60 * SECOND
-"""After so long a suspicion that led to nothing is not where the next change began."""
-FLUSH: Final = 5.0
-"""Seconds for the last spans to leave when the node closes."""
+MESSAGES: Final = 0.0001  # the share of messages that are traced
+PENDING: Final = 256  # most messages of a group that are traced and not delivered yet
+AT_ONCE: Final = 8  # most messages of one ``send_many`` that are traced
+SENDERS: Final = 4096  # senders of which the next traced message is remembered; then the table starts again
+NOTES: Final = 32  # most events in the span of a view change
+STALE: Final = 60 * SECOND  # an older suspicion that led to nothing is not where the next change began
+FLUSH: Final = 5.0  # seconds for the last spans to leave when the node closes
 CHANGES: Final = frozenset({"suspect", "elect", "form", "confirm", "remove"})
 """Kinds of records that are on the way to a new view."""
 _WORDS: Final = ("process", "reason", "text", "stage", "situation", "epoch", "why")
@@ -120,16 +113,12 @@ class Tracing:
         self._node: Node | None = None
         self._changes: dict[str, _Change] = {}
         self._leaving: dict[str, Any] = {}
-        self._awaited: dict[str, tuple[int, View]] = {}
-        """Groups whose state this process waits for, and since when."""
-        self._given: dict[tuple[str, int, str], int] = {}
-        """States that are being given: group, view, joiner; and since when."""
-        self._messages: dict[str, dict[int, Any]] = {}
-        """Own messages that are traced and not delivered, by group and receipt."""
+        self._awaited: dict[str, tuple[int, View]] = {}  # groups whose state this process waits for, and since when
+        self._given: dict[tuple[str, int, str], int] = {}  # states that are being given: group, view, joiner; and since when
+        self._messages: dict[str, dict[int, Any]] = {}  # own messages that are traced and not delivered, by group and receipt
         self._due: dict[tuple[str, str], int] = {}
         """The next message of each sender, by group, that is traced: batches before it are not looked at."""
-        self._next: dict[str, float] = {}
-        """The receipt of the next own message that is traced."""
+        self._next: dict[str, float] = {}  # the receipt of the next own message that is traced
 
     @property
     def traces_messages(self) -> bool:
