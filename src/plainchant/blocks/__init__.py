@@ -1,17 +1,12 @@
 """Building blocks: what programs need of a group, made of a group and nothing else.
 
 A *block* is a small state machine that is the same at every member of a group, because every member applies the same commands in
-the same order. ``block`` says what a block is and how to write one, ``replica`` brings them into a group. The blocks:
+the same order. ``block`` says how to write one, ``replica`` brings them into a group. The blocks are ``dictionary``, ``lock``,
+``election`` (``office`` is what it has in common with the lock), ``counter``, ``work_queue`` (each job with its effect once) and
+``requests`` (questions, answered by the members).
 
-- ``dictionary``: names and values that every member has;
-- ``lock``: one owner at a time, with tokens that always grow;
-- ``election``: one leader at a time, with terms (``office`` is what it has in common with the lock);
-- ``counter``: a number that every member adds to;
-- ``work_queue``: jobs in one order, each with its effect once;
-- ``requests``: questions to the group, answered by its members.
-
-A folder of applications, not of machinery: it imports ``group`` and ``model``, nothing of hosts, protocols or traces, so
-that a block runs unchanged over all of them. Start with ``block``, then read ``counter``.
+Blocks are applications: they import nothing of hosts, protocols or traces, and run unchanged over all of them. Start with
+``block``, then read ``counter``.
 """
 
 from typing import TYPE_CHECKING

@@ -1,13 +1,9 @@
 """A replicated counter: every member adds, and every addition counts once, also where parts of a group went on alone.
 
-Theory of operation
--------------------
-The state has, for each process that ever added, the sum of what it added and the number of the last command that is in it. The
-value is the sum of the sums. Where parts come together, each process's entry is taken from the part that has the most of its
-commands: a process's commands reach every part in their order, so that one has all that any other has. Hence nothing is lost
-and nothing counts twice.
-
-This module imports ``model`` and its own package.
+The state has, for each process that ever added, the sum of what it added and the number of its last command in it; the value is
+the sum of the sums. Where parts come together, each process's entry comes from the part that has the most of its commands: a
+process's commands reach every part in their order, so that part has all that any other has. Nothing is lost and nothing counts
+twice.
 """
 
 from __future__ import annotations

@@ -1,23 +1,19 @@
-"""A replicated dictionary: every member has all of it, and reads it without asking anybody.
+"""A replicated dictionary: every member has all of it, and reads it locally.
 
-Theory of operation
--------------------
 Keys are texts; values are what MessagePack can carry. Changes are commands: ``set``, ``delete``, several at once (``update``),
-or only if a key has the value that is expected (``compare_and_set``). Each entry remembers its *stamp*: the place of the
-command that wrote it, as counted by a clock that is part of the state, and its writer.
+or only if a key has the expected value (``compare_and_set``). Each entry remembers its *stamp*: the place of the command that
+wrote it, by a clock that is part of the state, and its writer.
 
-**Merge policies.** Parts of a group that went on alone have different entries. ``merge`` says what becomes of them:
+**Merge policies** say what becomes of different entries of parts that went on alone:
 
 - ``"last-writer"``: of each key the entry with the largest stamp, of equal ones that of the larger writer's name. The clock goes
-  on from the largest of all parts, so what is written after a merge wins over all that was written before. A deletion is a write,
-  too: it is remembered for a while (``tombstones`` of them), or a part that has not seen it would bring the key back.
+  on from the largest of all parts, so later writes win over earlier ones. A deletion is a write, too: it is remembered for a
+  while (``tombstones`` of them), or a part that has not seen it would bring the key back.
 - ``"larger-part"``: the whole dictionary of the part with more members, of equal ones that of the first in the view.
-- a function: it gets the parts' dictionaries, in the order of the view, and gives back the one that all are to have. It must
-  depend on nothing else, and leave what it gets as it is.
+- a function: it gets the parts' dictionaries, in the order of the view, and returns the one for all. It must depend on nothing
+  else, and leave its arguments unchanged.
 
-The digest of the state is a sum over its entries, so that a change costs the same whatever the size of the dictionary.
-
-This module imports ``model`` and its own package.
+The digest of the state is a sum over its entries, so a change costs the same whatever the size of the dictionary.
 """
 
 from __future__ import annotations

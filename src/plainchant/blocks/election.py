@@ -1,12 +1,8 @@
 """Leader election: every member is a candidate, and the one that has been there longest leads.
 
-Theory of operation
--------------------
-An election is an :class:`~.office.Office` that nobody asks for: the members of the view wait for it in the view's order, who
-joins last, and the first one leads until it is gone or resigns. Each leader has a *term*, the office's token, which grows; what
-a leader does outside the group bears it, as a lock's token.
-
-This module imports ``model`` and its own package.
+An election is an :class:`~.office.Office` that the members of the view wait for, in the view's order; a joiner is last. The
+first one leads until it is gone or resigns. Each leader has a *term*, the office's token, which grows; what a leader does
+outside the group bears it, as a lock's token.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """A distributed lock with fencing tokens, which survives its owner's crash.
 
-Theory of operation
--------------------
-A lock is an :class:`~.office.Office` that processes ask for: who asks first has it first. Its owner's crash, halt or departure
+A lock is an :class:`~.office.Office` that processes ask for: the first to ask has it first. Its owner's crash, halt or departure
 is a view, in which the next one gets it. ``async with lock as token`` waits for the lock, and interrupts the body when the lock
 is lost.
 
-A :class:`Fence` stands before what the lock protects. No service in the world can keep a process that was paused, or cut off,
-from going on with a lock that it has lost; but whoever writes says its token, and the fence refuses tokens that are smaller
-than one that it has seen. It belongs to the resource, not to the group: one fence for each.
-
-This module imports ``model`` and its own package.
+A :class:`Fence` stands before what the lock protects. A process that was paused or partitioned may go on with a lock that it has
+lost; but every write says its token, and the fence refuses tokens smaller than one that it has seen. One fence for each
+resource.
 """
 
 from __future__ import annotations

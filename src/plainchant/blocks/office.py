@@ -1,35 +1,28 @@
 """An office: something that at most one process of a group holds at a time. Locks and leaders are offices.
 
-Theory of operation
--------------------
 The state says who the owner is, under which *token* (a number that grows with every owner), and who waits. Owners change by
-commands and, where an owner disappears, by views. That would do if every process saw the whole group's order to its end. None
-can be sure of that: it may be cut off, or die, with commands that nobody else ever gets, and in a protocol whose parts go on
-alone each part would have an owner. So an owner *holds* the office only when enough others have said that they know.
+commands and, where an owner disappears, by views. But no process can be sure that it sees the whole group's order to its end: it
+may be partitioned, or die, with commands that no other member ever gets, and in a protocol whose parts go on alone each part
+would have an owner. So an owner *holds* the office only when enough others have said that they know.
 
-**Acknowledgements.** Whenever owner or electors change, which is a *step*, each member that has applied the step says so, in
-the group's order. The step is *confirmed* when a majority of the electors has; then the owner holds the office. A member that
-has acknowledged an owner under some token never acknowledges another under that token or a smaller one: its own state has moved
-on, and a merge takes the largest token. Any two majorities have a member in common. So a token is held by one process, ever,
-and who holds a larger one holds it later in the order that matters.
+**Acknowledgements.** Whenever owner or electors change, which is a *step*, each member that has applied the step says so in the
+group's order. The step is *confirmed* when a majority of the electors has; then the owner holds the office. A member that
+acknowledged an owner under a token never acknowledges another under that token or a smaller one: its state has moved on, and a
+merge takes the largest token. Any two majorities have a member in common, so a token is held by one process, ever, and a larger
+one is held later.
 
-**Electors** are the members of a view. When the view changes, the new members are electors *besides* the old ones; a majority
-of each set is needed until a step is confirmed by majorities of all of them; from then on the newest set is enough. A view
-without a majority of each set is not *primary*: there the owner, if it is in it, has lost the office, and nobody gets it. So at
-most one part of a group goes on, and a group that shrinks member by member goes on to the last. ``quorum="part"`` does without
-all that: the members of the view are the electors, and each part of a group has an owner of its own, with tokens of its own.
+**Electors** are the members of a view. When the view changes, the new members are electors *besides* the old ones: a majority of
+each set is needed until a step is confirmed by majorities of all; then the newest set is enough. A view without a majority of
+each set is not *primary*: it has no owner. So at most one part of a group goes on, and a group that shrinks member by member
+goes on to the last. With ``quorum="part"`` the members of the view are the electors: each part has an owner and tokens of its
+own. A process that closes its replica says so in the order and is no elector from there on.
 
-**Who closes its replica** says so in the order, and is no elector from there on: a group whose members leave one by one goes on.
+**Parts that come together.** The primary part keeps its owner and its electors; if none is primary there is no owner, and all
+sets of electors that a part may still count on are needed. What waited still waits. The token is the largest of all parts.
 
-**Parts that come together.** The part that is primary keeps its owner and its electors; if none is, there is no owner, and all
-sets of electors that a part may still count upon are needed. Whoever waited still waits. The token is the largest of all parts.
-
-**The holder** is told by its replica when it holds the office (:class:`Holding`) and when it has lost it: by a view, by the end
-of the replica, by a merge. No program can be stopped in the middle of what it does, and one that was paused may go on for a
-moment with an office that another has by then. Hence the tokens: what is done with an office is done with its token, and
-whoever has it done refuses tokens that are smaller than one it has seen (:class:`~.lock.Fence`).
-
-This module imports ``model``, ``group`` and its own package.
+**The holder** is told when it holds the office (:class:`Holding`) and when it has lost it: by a view, by the end of the replica,
+by a merge. A program that was paused may go on for a moment with an office that another process has by then. So what is done
+with an office bears its token, and the resource refuses tokens smaller than one it has seen (:class:`~.lock.Fence`).
 """
 
 from __future__ import annotations
@@ -139,8 +132,7 @@ class Office(Block):
         self._request = 0  # which of the owner's requests it is
         self._waiting: list[list[Any]] = []  # what waits: process and number of its request, the next one first
         self._members: list[ProcessId] = []  # of the view
-        self._quit: list[ProcessId] = []
-        """Members that have closed their replicas: they want nothing, and acknowledge nothing any more."""
+        self._quit: list[ProcessId] = []  # members that have closed their replicas: they want and acknowledge nothing any more
         self._electors: list[list[Any]] = []  # the step at which each set of electors came, and the set
         self._step = 0
         self._acks: list[ProcessId] = []  # members that have said that they applied the step
@@ -148,8 +140,7 @@ class Office(Block):
         # this process alone
         self._holding: Holding | None = None
         self._acknowledged = 0
-        self._begun = 0
-        """The last token that this process has held: each is held once, though others may not know yet that it was given up."""
+        self._begun = 0  # the last token held here: each is held once, even if others do not know yet that it was given up
 
     def attach(self, replica: Replica, name: str) -> None:
         """Where any survivor goes on, an office that needs a majority would be lost for good with one of two members."""

@@ -1,40 +1,32 @@
 """A replica: state machines that follow one group's order, so that every member has the same ones.
 
-Theory of operation
--------------------
-A :class:`Replica` is the one reader of a group. It has *blocks*, each under a name that is the same at every member, and hands
-each of them what concerns it, in the group's order: commands and views. A block's state depends on these alone, so two members
-that have read as far have the same state.
-
-**Commands.** :meth:`Block.execute` sends a command and waits until this process has applied it in its place in the order; what
-``apply`` returned *here* is the outcome. Waiting is bounded (``patience``). If the process is stopped meanwhile nobody here can
-know whether the others applied the command: :class:`OutcomeUnknown`.
-
-**What is certain.** Where the protocol does not promise ``uniform``, a process may apply a command, act on it and die before
-any other member has the command: then nobody ever applies it. Who is about to act outside the group calls
-:meth:`Replica.settle` first. It waits until every member of the view holds all that was applied here.
-
-**Joiners** get all blocks' states at their first view (``state=True`` where the group is joined) and go on from there. Who
-forms the group begins with nothing.
-
-**Views** come in the same order (:meth:`Block.changed`): a lock is released where its owner disappears, at every member.
-
-**Parts that come together** (only protocols whose parts go on alone have them: ``newtop``) have states of their own. From the
-view in which they meet on, nothing is applied until the state of every part is known: one member of each part says it, in the
-group's order, and commands and views that come meanwhile are held. Then all members do the same with the same states
-(:meth:`Block.merge`), and apply what was held. If the one that was to speak is gone from a later view, the next of its part
-speaks; a part that is gone altogether is left out, by all. Parts may meet again while this goes on; then merges wait in line,
-one after the other, and a part speaks when it is through with those before. Who joins meanwhile gets the whole line with the
+A :class:`Replica` is the one reader of a group. It hands its *blocks*, each under a name that is the same at every member,
+commands and views in the group's order. A block's state depends on these alone, so members that have read as far have the same
 state.
 
-**The end.** When the process leaves, is stopped or excluded, or a block fails, the replica is over: whoever waits is told,
-blocks are told (:meth:`Block.ended`), and nothing can be executed any more.
+**Commands.** :meth:`Block.execute` sends a command and waits, at most ``patience``, until it is applied here in its place in the
+order; what ``apply`` returned *here* is the outcome. If the process is stopped meanwhile, it cannot know whether the others
+applied the command: :class:`OutcomeUnknown`.
 
-**Rows.** For each block the replica notes in the trace what it applied and to what that led (a digest of the state), so that
-``replica-agreement`` can be verified; blocks note what is particular to them. ``docs/blocks.md`` has the list.
+**What is certain.** Where the protocol does not promise ``uniform``, a process may apply a command, act on it and die before
+another member has it: then no member ever applies it. Before acting outside the group, call :meth:`Replica.settle`: it waits
+until every member of the view holds all that was applied here.
 
-This module imports ``group``, ``model`` and its own package. ``block`` says how to write a block, ``merging`` has the meeting
-of parts.
+**Joiners** get all blocks' states at their first view (``state=True`` where the group is joined). **Views** come in the same
+order as commands (:meth:`Block.changed`): a lock is released where its owner disappears, at every member.
+
+**Parts that come together** (only where parts go on alone: ``newtop``) have states of their own. From the view in which they
+meet, nothing is applied until the state of every part is known: one member of each part says it, in the group's order, and
+commands and views are held meanwhile. Then all members do the same with the same states (:meth:`Block.merge`) and apply what was
+held. If a speaker is gone from a later view, the next of its part speaks; a part that is gone altogether is left out, by all.
+Parts may meet again meanwhile: merges wait in line, and a joiner gets the whole line with the state.
+
+**The end.** When the process leaves, is stopped or excluded, or a block fails, the replica is over: waiting tasks and blocks are
+told (:meth:`Block.ended`), and nothing can be executed any more.
+
+**Rows.** For each block the replica notes in the trace what it applied and a digest of the state after it, for
+``replica-agreement``; blocks note what is particular to them (``docs/blocks.md``). ``block`` says how to write a block,
+``merging`` has the meeting of parts.
 """
 
 from __future__ import annotations
@@ -58,8 +50,7 @@ _CATCH_UP: Final = "here"
 _SAY: Final = "state"
 _FAREWELL: Final = 1.0  # seconds that a last command may wait for room
 _ORDERS: Final = ("identical", "total")  # promises of which one is needed: without them replicas differ
-_MOST_HELD: Final = 1_000_000
-"""Commands that wait for parts to tell their state, at the most; a group that says nothing for so long is not going to."""
+_MOST_HELD: Final = 1_000_000  # most commands that wait for parts to tell their state
 
 
 class Replica:

@@ -1,37 +1,31 @@
-"""Questions to the group: every member answers, and who asks waits for the first answer, for a majority, or for all.
+"""Questions to the group: every member answers, and the asker waits for the first answer, for a majority, or for all.
 
-Theory of operation
--------------------
-A question is a command in the group's order. Where it has its place, the members of the view that is in force there are
-*asked*, and nobody else is, whoever comes later. Each of them calls its handler and says its answer: another command. So
-answers, and the views without members that have crashed, come in one order, and every member knows where a question is *over*:
+A question is a command in the group's order. The members of the view in force at its place are *asked*, and no process that
+comes later. Each calls its handler and says its answer, another command. So answers, and views without crashed members, come in
+one order, and every member knows where a question is *over*:
 
 - ``first``: there is an answer;
-- ``majority``: more than half of those that were asked have answered (asked, not present: two answers of a view of five are no
-  majority, whoever is gone since);
-- ``all``: everybody who was asked has answered, or is gone;
+- ``majority``: more than half of those asked have answered (asked, not present: two answers in a view of five are no majority);
+- ``all``: every member asked has answered, or is gone;
 - or enough cannot come any more: too many are gone, or their handlers have failed;
-- or the one who asks has waited long enough, and says so: that is a command, too;
-- or the one who asks is gone, and nobody wants to know any more.
+- or the asker has waited long enough, and says so by a command, or is gone.
 
-The outcome says who answered and what, who is gone, whose handler failed, and who was late: asked, there, and not heard before
-it was over. Answers that come later change nothing.
+The outcome says who answered and what, who is gone, whose handler failed, and who was late. Later answers change nothing.
 
-**Why answers go through the order.** A group has no way to tell something to one member only; and in the order an outcome is
-the same whoever looks, "gone" is a fact and not a guess, and it can be verified. The price: a question to n members is n + 1
-broadcasts, of which each reaches all. For questions that many are asked at a time, answers are packed together by the protocol.
-For ``first``, who sees that the question is over does not answer any more.
+**Why answers go through the order.** A group cannot tell something to one member only; in the order an outcome is the same at
+every member, "gone" is a fact and not a guess, and it can be verified. The price: a question to n members is n + 1 broadcasts.
+Answers to many questions at a time are packed together by the protocol; for ``first``, a member that sees that the question is
+over does not answer.
 
-**Handlers.** An ordinary function is called where the question has its place, so it sees the other blocks of the replica
-exactly as far as that, at every member; it must not take long. A coroutine function is awaited beside reading, and cancelled
-when the question is over. If it raises, that is said to whoever asked. A handler may be called for a question that is over
-before it answers; and where the protocol does not promise ``uniform``, for one that the others never get. So what it *does*
-must not matter; what is to be done once belongs into a work queue.
+**Handlers.** An ordinary function is called at the question's place, so it sees the other blocks exactly as far as that, at
+every member; it must not take long. A coroutine function is awaited beside reading, and cancelled when the question is over. If
+it raises, the asker is told. A handler may be called for a question that is over before it answers and, where the protocol does
+not promise ``uniform``, for one that the others never get. So what it *does* must not matter; what is to be done once belongs
+into a work queue.
 
 **Bounds.** At most ``most`` questions are open; ``ask`` waits for room. A question or an answer has at most ``largest`` bytes.
-What is over is forgotten at once. Joiners get the open questions with the state, and are asked none of them.
-
-**Parts** (``newtop``) have questions of their own; where they come together, those that are open are over, with what has come.
+What is over is forgotten at once. Joiners get the open questions with the state, and are asked none of them. **Parts**
+(``newtop``) have questions of their own; where they come together, open ones are over, with what has come.
 """
 
 from __future__ import annotations
@@ -97,8 +91,7 @@ class Outcome:
     question: str
     need: Need
     asked: tuple[ProcessId, ...]
-    answers: dict[ProcessId, Any]
-    """In the order in which they came."""
+    answers: dict[ProcessId, Any]  # member and answer, in the order of arrival
     gone: tuple[ProcessId, ...]
     failed: dict[ProcessId, str]
     late: tuple[ProcessId, ...]

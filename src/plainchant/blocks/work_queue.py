@@ -1,36 +1,31 @@
 """A work queue: jobs in one order, each handed to one worker at a time, each with its effect exactly once.
 
-Theory of operation
--------------------
-Any member puts jobs; any member works. Put, done, given back and gone are events in the group's order, and who gets which job
-follows from them: after each event every member deals what waits, in the order of the jobs, to the workers with the fewest jobs
-in hand. So nobody is asked and nobody decides; all copies of the queue are the same.
+Any member puts jobs; any member works. Put, done, given back and gone are events in the group's order, and after each of them
+every member deals what waits, in the order of the jobs, to the workers with the fewest jobs in hand. So all copies of the queue
+are the same, and no process decides.
 
-**Begun more than once, done once.** A worker may crash when it has begun a job. The view without it has one place in the order,
-and there its jobs go back to their places in the queue, and to others. So a job can be *begun* again, and nobody can prevent
-that: a crash in the middle looks the same whether the work was done or not. But its *effect*, its result in the queue, is what
-a command in the order records. Each time a job is dealt it gets the next **attempt** number, and a result counts only if it is
-of the attempt that was dealt last, by the worker that it was dealt to, and the job has no result. What comes later is refused,
-at every member.
+**Begun more than once, done once.** A worker may crash when it has begun a job. At the place of the view without it, its jobs go
+back to their places in the queue. So a job can be *begun* again, which cannot be prevented: a crash in the middle looks the same
+whether the work was done or not. Its *effect*, its result in the queue, is what a command in the order records. Each time a job
+is dealt it gets the next **attempt** number, and a result counts only for the last attempt, from the worker that it was dealt
+to, if the job has no result. Anything else is refused, at every member.
 
-**Effects elsewhere.** What a worker does outside the group (a payment, a row in a database) the group cannot take back. The
-attempt number is for that: it grows whenever the job goes to somebody, so a store that remembers the highest attempt of each
-job, and refuses lower ones, is not touched by a worker that was excluded and does not know it yet. A worker begins only when
-its attempt is *settled* (:meth:`.Replica.settle`): if it dies then, the others have dealt that number too, and never deal it
-again.
+**Effects elsewhere** (a payment, a row in a database) the group cannot take back. The attempt number is for them: a store that
+remembers the highest attempt of each job, and refuses lower ones, is safe from an excluded worker that does not know it yet. A
+worker begins only when its attempt is *settled* (:meth:`.Replica.settle`): if it dies then, the others have dealt that number
+too, and never deal it again.
 
-**Failing.** If the handler raises, or takes longer than its limit, the job goes back, and rather to another worker. After
-``attempts`` of them, crashes included, the job is over with an error for its effect: a job that kills its workers does not kill
-all of them. A worker whose program is stuck needs no time-out here: it does not answer its protocol either, and is excluded.
-One that is only slow can be relieved of a job by anybody (``hand_on``).
+**Failing.** If the handler raises, or exceeds its limit, the job goes back, preferably to another worker. After ``attempts`` of
+them, crashes included, it is over with an error: a job that kills its workers does not kill all of them. A stuck worker needs no
+timeout here: it does not answer its protocol either, and is excluded. A slow one can be relieved of a job (``hand_on``).
 
-**Bounds.** At most ``capacity`` jobs are not done: ``put`` waits for room, ``try_put`` is refused. The last ``keep`` results
-are kept, for whoever asks; a job or a result has at most ``largest`` bytes. Joiners get the whole queue with the state. Jobs
-stay when their putters go.
+**Bounds.** At most ``capacity`` jobs are not done: ``put`` waits for room, ``try_put`` is refused. The last ``keep`` results are
+kept; a job or a result has at most ``largest`` bytes. Joiners get the whole queue with the state. Jobs stay when their putters
+go.
 
-**Parts** (``newtop`` without ``partitions = "majority"``) each go on with their own copy, so a job can have an effect in each
-of them; when they come together all copies agree on one, that of the first part that has it, and what is not done is dealt
-anew. Exactly once needs a group that goes on in one part only.
+**Parts** (``newtop`` without ``partitions = "majority"``) each go on with their own copy, so a job can have an effect in each;
+when they come together all agree on that of the first part that has it, and what is not done is dealt again. Exactly once needs
+a group that goes on in one part only.
 """
 
 from __future__ import annotations
@@ -131,15 +126,13 @@ class WorkQueue(Block):
         self.capacity, self.keep, self.attempts, self.largest = capacity, keep, attempts, largest
         self._jobs: dict[str, _Job] = {}  # jobs that are not over, by name
         self._waiting: list[tuple[int, str]] = []  # jobs that no worker has: place and name, in order
-        self._workers: dict[ProcessId, int] = {}
-        """Who works, in the order in which they began, and how many jobs it takes at once."""
+        self._workers: dict[ProcessId, int] = {}  # workers in the order in which they began, and how many jobs each takes at once
         self._hands: dict[ProcessId, list[str]] = {}  # the jobs that each worker has, in the order in which it got them
         self._members: list[ProcessId] = []
         self._results: dict[str, Finished] = {}  # the last results, the oldest first
         self._keys: dict[str, str] = {}  # the job of each key, as long as the job or its result is here
         self._places = 0
-        self._history = ""
-        """A digest of all results that there ever were, so that a digest of the state need not look at each of them."""
+        self._history = ""  # digest of all results ever, so that a digest of the state need not look at each
         self._finishing: dict[str, list[asyncio.Future[Finished]]] = {}  # what waits here for a job to be over
         self._dealt = asyncio.Event()  # something may have changed for the worker here
         self._turnstile = asyncio.Lock()  # of the putters of this process that wait for room, one tries at a time

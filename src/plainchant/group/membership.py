@@ -51,8 +51,7 @@ class Membership:
         self._received_bytes = 0
         self._sent_bytes = 0
         self._views = 0
-        self.delivery_observer: Callable[[Membership, ProcessId, int, int], None] | None = None
-        """Told of each delivery, if there is one: see :meth:`observe`."""
+        self.delivery_observer: Callable[[Membership, ProcessId, int, int], None] | None = None  # see :meth:`observe`
 
     @property
     def name(self) -> GroupId:

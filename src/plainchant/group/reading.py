@@ -123,8 +123,7 @@ class Incoming:
         wake(self.reader._waiter)
 
 
-_Origin: TypeAlias = tuple[Incoming, int, int]
-"""Where consecutive events of a stream were taken from: group, stamp, number of events."""
+_Origin: TypeAlias = tuple[Incoming, int, int]  # origin of consecutive events of a stream: group, stamp, number of events
 
 
 class Stream:

@@ -128,8 +128,7 @@ class _Runs:
     __slots__ = ("_runs",)
 
     def __init__(self) -> None:
-        self._runs: deque[tuple[int, int, Lane, int]] = deque()
-        """Numbers of a run's first and last message over all lanes, its lane, the last message's number in the lane."""
+        self._runs: deque[tuple[int, int, Lane, int]] = deque()  # first and last number over all lanes, lane, last number there
 
     def add(self, first: int, last: int, lane: Lane, place: int) -> None:
         """Messages were taken."""

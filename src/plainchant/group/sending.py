@@ -59,8 +59,7 @@ class Outgoing:
         self.blocked = Stopwatch()  # runs while a sender waits for room
         self._turnstile = asyncio.Lock()
         self._room: asyncio.Future[None] | None = None
-        self.when_sent: Callable[[], None] | None = None
-        """Called when the last accepted message was taken; set when the process leaves."""
+        self.when_sent: Callable[[], None] | None = None  # called when all accepted messages are taken; set by leaving
         self.sample_at: float = math.inf  # number of the next receipt to sample; infinite without an observer
         self.sample: Callable[[], None] = self.stop_sampling  # called just before messages up to that receipt go to the host
 

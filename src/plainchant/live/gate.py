@@ -21,8 +21,7 @@ class Gate:
 
     def __init__(self, codec: Stamped, refusals: Refusals, *, loopback: bool) -> None:
         self.presence: Presence
-        self.place_at: Callable[[Address], str | None] | None = None
-        """Where packets are sealed: the place that has proved itself at an address."""
+        self.place_at: Callable[[Address], str | None] | None = None  # where packets are sealed: the place proved at an address
         self._codec = codec
         self._refusals = refusals
         self._loopback = loopback

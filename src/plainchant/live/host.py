@@ -1,26 +1,20 @@
 """The live driver of a process: its engine on an asyncio event loop, over a transport.
 
-Theory of operation
--------------------
 The process itself is :class:`~plainchant.core.process.Process`; this module performs its effects.
 
-**Turn.** A packet, a timer, or a request of the application makes the host call one method of its engine. When the method has
-returned, its effects are performed in order: rows go to the spool, deliveries and views to their groups, packets to a list of
-those that are to leave.
+**Turn.** A packet, a timer, or a request of the application makes the host call one method of its engine. Then the effects are
+performed in order: rows go to the spool, deliveries and views to their groups, packets to a list of those that are to leave.
 
 **End of a turn.** Many methods share one end (:meth:`LiveHost.turn_over`): all packets that the transport had ready, or one
-timer, or everything that the application sent since the loop came round. Timers that were set for now expire there, once for
-all packets of the turn. Then the spool is written, once, and only then do packets leave: a process that is killed has left
-behind everything that others can have seen of it.
+timer, or everything that the application sent since the loop came round. Timers that were set for now expire there, once for all
+packets of the turn. Then the spool is written, once, and only then do packets leave: a process that is killed has left behind
+everything that others can have seen of it.
 
-**Natural batching.** The first message that an application sends goes to the engine at once; what it sends further before the
-loop comes round is only queued, and the engine is told when it does. So a message alone does not wait, many go together into
-one packet, and there is no timer.
+**Natural batching.** The first message that an application sends goes to the engine at once; further ones are queued until the
+loop comes round. So a message alone does not wait, many go together into one packet, and there is no timer.
 
-**Shared memory.** Where the protocol has it, the procedures that engines spawn run after turns, in turns of their own
-(:mod:`.memory.stepper`).
-
-**Loopback.** What an engine sends to its own process comes back in the same turn, unless the protocol wants it from the network
+**Shared memory.** Procedures that engines spawn run after turns, in turns of their own (:mod:`.memory.stepper`). **Loopback.**
+What an engine sends to its own process comes back in the same turn, unless the protocol wants it from the network
 (``Description.loopback``): then it goes through the socket like all other packets, and can be lost there.
 """
 
@@ -70,8 +64,7 @@ if TYPE_CHECKING:
     from .memory.stepper import Stepper
     from .observe.observer import Observer
 
-MARGIN: Final = 160
-"""Bytes of a packet that are not for messages: the fields of the packet, and two names of ``LONGEST_NAME`` with incarnations."""
+MARGIN: Final = 160  # bytes of a packet not for messages: its fields, and two names of ``LONGEST_NAME`` with incarnations
 AT_ONCE: Final = 50_000  # nanoseconds within which two readings of clocks count as simultaneous; else they are repeated
 READINGS: Final = 3  # readings of the clocks at most
 

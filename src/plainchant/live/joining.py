@@ -12,8 +12,7 @@ from ..group import Buffers, Group, Halted, LeaveTimeout
 from ..layers.state import STATE_LOST
 from .rendezvous import LOST_BEGINNING
 
-NO_GROUP: Final = "no group"
-"""Why a protocol halts a process that the group does not admit: the processes that it asked may be gone, and others there."""
+NO_GROUP: Final = "no group"  # why a protocol halts a process that is not admitted: those that it asked may be gone
 COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)  # reasons for which ``join`` starts again by itself, within its time
 
 

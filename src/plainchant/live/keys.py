@@ -1,16 +1,12 @@
 """Group keys: made, kept in files that only their owner reads, found in the environment, rotated.
 
-Theory of operation
--------------------
-A *key* is 32 random bytes and the cipher that they are for. A *keyring* has up to :data:`MOST_KEYS` of them: the first one seals,
-all of them open. So a group's key is changed in three steps, each everywhere before the next: the new key is *added*, then
-*used*, then the old one is *dropped*, and at no moment somebody gets a packet that it cannot open.
+A *key* is 32 random bytes and the cipher that they are for. A *keyring* has up to :data:`MOST_KEYS` of them: the first one
+seals, all of them open. So a group's key is changed in three steps, each everywhere before the next: the new key is *added*,
+then *used*, then the old one is *dropped*, and no member ever gets a packet that it cannot open.
 
-A keyring is text, a key a line, ``cipher:base64``; a ``#`` begins a comment. A key is told to people by its *id*, four bytes
-that are derived from it and stand in every packet. Nobody can tell the key from the id.
-
-A key file has mode 0600. One that others may read is refused: whoever reads it is a member of the group. Files are replaced
-as a whole, so that a node that looks at one while it is written sees the old keys or the new ones.
+A keyring is text, one key per line, ``cipher:base64``; a ``#`` begins a comment. A key is told to people by its *id*, four bytes
+derived from it that stand in every packet and do not reveal it. A key file has mode 0600; one that others may read is refused:
+its readers are members of the group. Files are replaced as a whole, so that a node sees the old keys or the new ones.
 """
 
 from __future__ import annotations
@@ -37,8 +33,7 @@ KEY_BYTES: Final = 32
 ID_BYTES: Final = 4
 MOST_KEYS: Final = 8  # keys in a ring: one in use, its successor, and time to tidy up
 LARGEST_FILE: Final = 64 << 10  # bytes of a file that may be a keyring
-ENVIRONMENT: Final = "PLAINCHANT_KEY"
-"""The environment variable that has a keyring; the one with ``_FILE`` behind it has the name of a file."""
+ENVIRONMENT: Final = "PLAINCHANT_KEY"  # the environment variable with a keyring; with ``_FILE`` behind it, with a file's name
 ENVIRONMENT_FILE: Final = "PLAINCHANT_KEY_FILE"
 DEFAULT_CIPHER: Final = "aes-256-gcm"
 

@@ -1,11 +1,8 @@
 """Several networks: a transport for each, between the same processes.
 
-Theory of operation
--------------------
-A process has a socket on each network. Processes are known by their addresses on the first one (:mod:`.presence`), so a packet
-that comes on another network is handed on with its sender's address on the first, and one that is to leave on another is sent
-to the address there. Who has no address on that network is not reached by it, and what comes from strangers there is dropped:
-only those whom the configuration names are on the further networks.
+Processes are known by their addresses on the first network (:mod:`.presence`), so a packet that comes on another one is handed
+on with its sender's address on the first, and one that is to leave on another is sent to the address there. A process without an
+address on that network is not reached by it, and packets from strangers there are dropped.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
 """IP multicast: a packet to several members is one datagram on the network.
 
-Theory of operation
--------------------
-A packet to one member is an ordinary datagram, sent as :class:`~.udp.UdpTransport` sends it. A packet to several goes once to
-an IP multicast group that all members have joined, with a list in front of it that says for whom it is::
+A packet to one member is an ordinary datagram, sent as :class:`~.udp.UdpTransport` sends it. A packet to several goes once to an
+IP multicast group that all members have joined, with a list of its destinations in front::
 
     | number of destinations | address and port of each | packet |
       1                        6 each
 
-Who is not on the list does not look at the rest. Both leave from the same socket, so that a multicast too comes from the
-address at which its sender is reached. Another socket, bound to the group's port, which all members on a machine share, takes
-multicasts in; so a datagram without a list and one with a list are never confused.
+A member that is not on the list does not look at the rest. Both leave from the same socket, so that a multicast too comes from
+the address at which its sender is reached. Another socket, bound to the group's port, which all members on a machine share,
+takes multicasts in; so datagrams with and without a list are never confused.
 
-Many networks carry no multicasts. Opening finds out whether this machine's interface does, by a multicast to itself; switches
-and routers beyond it are not tested. IPv4 only.
+Opening finds out whether this machine's interface carries multicasts, by one to itself; switches and routers are not tested.
+IPv4 only.
 """
 
 from __future__ import annotations

@@ -1,20 +1,17 @@
 """A member as a real process: sockets, a protocol, and the groups that an application joins.
 
-Theory of operation
--------------------
 A :class:`Node` is one process on one address. It checks its configuration (:mod:`.setup`), opens a transport, meets the other
-processes and learns the name by which they know it (:mod:`.rendezvous`, :mod:`.presence`), and runs one engine for all its groups
-(:mod:`.stack`, :mod:`.host`). Its keys are in :mod:`.node_keys`, its spool and its page in :mod:`.recording`. ``plainchant.join``
-makes a node for a single group.
+processes and learns the name by which they know it (:mod:`.rendezvous`, :mod:`.presence`), and runs one engine for all its
+groups (:mod:`.stack`, :mod:`.host`). Its keys are in :mod:`.node_keys`, its spool and its page in :mod:`.recording`.
+``plainchant.join`` makes a node for a single group.
 
-Entering a group asks the other processes until a way in is known, then waits for the first view; both within ``timeout``. Leaving
-sends what was accepted, then asks the group to be released; the others have to detect a process that simply closes.
+Entering a group asks the other processes until a way in is known, then waits for the first view; both within ``timeout``.
+Leaving sends what was accepted, then asks the group to be released; the others have to detect a process that simply closes.
 
-With some protocols and parameters groups do not change (``Description.changes``). Such a group is formed once; no process joins
-it later or leaves it. A membership then ends when the group is idle, and the process with its node.
-
-With others processes form groups while they run (``Description.proposes``): one proposes (``form``), the others are asked
-(``agree``), and those that agree find themselves in the group (``next_group``).
+Where groups do not change (``Description.changes``), a group is formed once; no process joins it later or leaves it. A
+membership then ends when the group is idle, and the process with its node. Where processes form groups while they run
+(``Description.proposes``), one proposes (``form``), the others are asked (``agree``), and those that agree find themselves in
+the group (``next_group``).
 """
 
 from __future__ import annotations
@@ -126,8 +123,7 @@ class Node:
             self._setup.check_proposes()
         self.agree = agree
         self._memory = memory
-        self._sharing: dict[str, str] = {}
-        """Addresses of processes that may share memory with this one under another name; empty: its name was given."""
+        self._sharing: dict[str, str] = {}  # peers that may share memory under another name; empty: the name was given
         self._make_transport = transport_maker(transport)
         self._packet = packet
         self._recording = Recording(me, trace=trace, run=run, watch=watch)

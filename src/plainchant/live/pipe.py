@@ -1,16 +1,12 @@
 """A group through a pipe: lines in are messages out, and everything that is delivered is a line.
 
-Theory of operation
--------------------
-A thread reads the input and another writes the output, each a piece at a time and only when it is asked to. So the event loop
-never waits for a file, a pipe or a terminal, whatever it is and whoever shares it, and both ends have real back-pressure: the
-next piece of input is read when the group has accepted all of the last one, and the group's next events are read when the
-last ones are written; what is unread here slows the senders down. The threads end with the process, wherever they are.
+A thread reads the input and another writes the output, each a piece at a time and only when asked to. So the event loop never
+waits for a file, a pipe or a terminal, and both ends have real backpressure: the next input is read when the group has accepted
+the last one, and the group's next events are read when the last ones are written; what is unread here slows the senders down.
 
-*Text* is for people: a message is ``sender: payload``, anything else begins with ``* ``, which no name does. What would break
-a line or a terminal is shown as an escape. *JSON lines* are exact: any bytes go in and come out.
-
-This module knows nothing of signals and exit codes; ``cli.node`` does.
+*Text* is for people: a message is ``sender: payload``, anything else begins with ``* ``, which no name does. What would break a
+line or a terminal is shown as an escape. *JSON lines* are exact: any bytes go in and come out. Signals and exit codes are in
+``cli.node``.
 """
 
 from __future__ import annotations

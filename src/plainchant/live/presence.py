@@ -1,30 +1,25 @@
-"""Who is there: addresses, incarnations, and how a group begins.
+"""Which processes there are: addresses, incarnations, and how a group begins.
 
-Theory of operation
--------------------
-Engines speak to process names; transports to addresses. Between them stands an address book, kept up to date by *hellos*.
+Engines speak to process names, transports to addresses. Between them stands an address book, kept up to date by *hellos*. This
+module does no I/O: it is given hellos and asks for hellos to be sent.
 
 **Incarnations.** A process that comes back is a new one, with a new name: ``a``, then ``a#1``. It may not know that it was here
-before, so names are found out: each start draws a random *boot* number, which stands in every packet. Others remember which
-boot had which name. A starting process says hello under the lowest name that it thinks free; whoever knows that name under
-another boot says so, and it takes the next one. It has time for that because names matter only once it enters a group.
-Two rules keep incarnations apart: a packet counts only if its boot is the one that its address's name is known under, and
-only if its sender is known to know us (else it may be meant for one who was here before us). What is sent to a name that
-has a successor goes nowhere.
+before, so each start draws a random *boot* number, which stands in every packet, and others remember which boot had which name.
+A starting process says hello under the lowest name that it thinks free; a peer that knows that name under another boot says so,
+and it takes the next one. There is time for that because names matter only once it enters a group. A packet counts only if its
+boot is the one that its address's name is known under, and only if its sender knows us (else it may be meant for an earlier
+incarnation). What is sent to a name that has a successor goes nowhere.
 
-**Beginning.** A group is formed by all its first members together, or joined. Who wants to enter asks everybody. If somebody is
-a member, it joins. Otherwise the first member whose name is the least, once it has heard all of them wait for the group,
+**Beginning.** A group is formed by all its first members together, or joined. A process that wants to enter asks all others. If
+one is a member, it joins. Otherwise the first member with the least name, once it has heard all of them wait for the group,
 *binds*: it names the exact incarnations that form it, in the order that it was told. (Others may have been told another order.)
-A first member that hears of such a list, itself in it, binds to it too, once and for ever, and says so; who has heard from all
-in the list that they are bound forms the group. (Whoever made the list is bound to it.) Nobody can be bound to two lists, so
-there is one first view, however many packets are lost and whoever dies on the way; a process that dies after it was bound is a
-member that the protocol excludes. A process whose list can never be complete does not form; it gives up when its time is over.
+A first member that hears of such a list, itself in it, binds to it too, for ever, and says so; one that has heard from all in
+the list that they are bound forms the group. (The list's maker is bound to it.) No process is bound to two lists, so there is
+one first view, whatever is lost or dies; a process that dies after it was bound is excluded by the protocol. A process whose
+list can never be complete gives up when its time is over.
 
-**Bounds.** Anybody may say hello, so a hello is looked at before it counts: names, incarnations, groups and lists are bounded,
-and so are the *strangers* in the address book, those whom the configuration does not name. When there are too many of them, one
-who has not shown that it knows us makes room.
-
-This module does no I/O: it is given hellos and asks for hellos to be sent.
+**Bounds.** Any process may say hello, so names, incarnations, groups and lists are bounded, and so are the *strangers* in the
+address book, which the configuration does not name. When there are too many, one that has not shown that it knows us makes room.
 """
 
 from __future__ import annotations
@@ -47,8 +42,7 @@ BOUND: Final = "bound"
 JOINING: Final = "joining"
 MEMBER: Final = "member"
 
-SILENT: Final = 5
-"""Ticks without a hello from somebody who was heard before: then it counts as not there any more, in what is said of it."""
+SILENT: Final = 5  # ticks without a hello after which a peer is reported as gone
 
 
 HELLO_TAG: Final = 120
@@ -171,8 +165,7 @@ class Presence:
         self._send = send
         self._changed = changed
         self.routes: dict[ProcessId, Address] = {}  # names that can be sent to
-        self.sources: dict[Address, tuple[bytes, ProcessId]] = {}
-        """Addresses whose packets count: the boot that they must bear, and the name of whoever it is."""
+        self.sources: dict[Address, tuple[bytes, ProcessId]] = {}  # addresses whose packets count: boot and name of the process
 
     @property
     def name(self) -> ProcessId:

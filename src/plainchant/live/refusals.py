@@ -1,11 +1,9 @@
 """What was refused, and why: a counter for every kind of packet that costs a look and changes nothing.
 
-Theory of operation
--------------------
-A packet that comes from the network passes checks in the order of what they cost: its length and its first byte, tables by what
-stands in the clear, then the cipher or the checksum, then decoding. The first that it fails counts it here, and that is all that
-happens to it. One :class:`Refusals` belongs to a process; the sealing (:mod:`.sealed`), the host (:mod:`.host`) and the address
-book (:mod:`.presence`) count into it, and ``Node.statistics`` shows it.
+A packet passes checks in the order of what they cost: its length and its first byte, tables by what stands in the clear, then
+the cipher or the checksum, then decoding. The first that it fails counts it here. One :class:`Refusals` belongs to a process;
+the sealing (:mod:`.sealed`), the host (:mod:`.host`) and the address book (:mod:`.presence`) count into it, and
+``Node.statistics`` shows it.
 """
 
 from __future__ import annotations

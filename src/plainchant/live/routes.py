@@ -18,8 +18,7 @@ class Routes:
         self.presence: Presence
         self.unroutable = 0  # packets to processes whose address is not known
         self._own = own
-        self.ready: dict[tuple[ProcessId, ...], tuple[Address, ...]] = {}
-        """The addresses of lists of receivers that were found before."""
+        self.ready: dict[tuple[ProcessId, ...], tuple[Address, ...]] = {}  # addresses of lists of receivers that were found
 
     def forget(self) -> None:
         """The address book has changed."""

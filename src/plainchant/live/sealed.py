@@ -1,33 +1,31 @@
 """A transport that seals: everything that leaves is encrypted, everything that comes is authentic, fresh and for us.
 
-Theory of operation
--------------------
 It stands between a host and its transport, or transports (:mod:`.lans`), as one more transport. :mod:`.sessions` has the layout
 and the cipher; here is who is let through.
 
-**Proof.** A salt is random, so whoever names mine has heard me since I began. Packets of a session are taken once it is
-*proved*: by a proof packet, sealed in it, that answers my present salt. All that its sender had sent before is refused, also to
-a process that came back and remembers nothing. To an address where nobody is proved no data is sent but a *knock*; a knock, or
-data of a session that nobody has proved, is answered by an *ask*, and that by a *tell*::
+**Proof.** A salt is random, so a process that names mine has heard me since I began. Packets of a session are taken once it is
+*proved*: by a proof packet, sealed in it, that answers my present salt. All that its sender had sent before is refused, also by
+a process that came back and remembers nothing. To an address where no process is proved only a *knock* is sent; a knock, or data
+of an unproved session, is answered by an *ask*, and that by a *tell*::
 
     a                                   b
     | knock: I am S          ---------> |
     | <--------- ask: I am T, answers S |     a has proved b
     | tell: I am S, answers T  -------> |     b has proved a, and refuses what S sent before
 
-When somebody is proved the owner is told (``proved``), and says hello at once.
+When a process is proved the owner is told (``proved``), and says hello at once.
 
-**Bound.** A data packet opens only with the sender's place and salt, under its number, and names the boots of those for whom it
-is; it counts only from the address at which its sender has proved itself. An address that the configuration gives to one place
-is not taken by another.
+**Bound.** A data packet opens only with the sender's place and salt, under its number, names the boots of its receivers, and
+counts only from the address at which its sender has proved itself. An address that the configuration gives to one place is not
+taken by another.
 
-**Another session.** Before its numbers end, and when another key is to seal, a process begins another session. It tells those
-whom it knows before it uses it, so nothing waits. Answers to the salt before count on, because those who renew at once cross;
-but not once a session of somebody else was forgotten, and its window with it: what was recorded could prove it again. Then only
-a new salt is answered. (Sessions under a key that was dropped cannot be opened, until it comes back; so then, too.)
+**Another session.** Before its numbers end, and when another key is to seal, a process begins another session, and tells those
+that it knows before it uses it, so nothing waits. Answers to the salt before still count, because sessions renewed at once
+cross; but not once a session of another process was forgotten, and its window with it: what was recorded could prove it again.
+Then only a new salt is answered. (Sessions under a dropped key cannot be opened until it comes back; so then, too.)
 
-**Costs.** What fails is refused in the order of what that costs: length, first byte, tables, window, and only then the cipher.
-A packet of an unknown session costs no cipher at all. Asks and derivations are bounded by time, tables by number.
+**Costs.** What fails is refused in the order of what that costs: length, first byte, tables, window, and only then the cipher,
+which a packet of an unknown session never reaches. Asks and derivations are bounded by time, tables by number.
 """
 
 from __future__ import annotations
@@ -63,12 +61,10 @@ from .sessions import (
 from .transport import Address, Counters, Data, Limits, Receive, Transport, TurnOver, senders_of
 
 MOST_RECEIVERS: Final = 16  # named in one packet; what goes to more is sealed several times
-MOST_SESSIONS: Final = 1024
-"""Sessions that are remembered: those of all peers, and of who they were before; where there are many peers, four a peer."""
+MOST_SESSIONS: Final = 1024  # remembered sessions: of all peers and their earlier incarnations; with many peers, four each
 MOST_LISTS: Final = 256  # lists of receivers that are kept ready
 MOMENT: Final = 0.05  # seconds: the unit of time for the bounds below
-ASKS: Final = 64
-"""Strangers that are asked to prove themselves in a moment. (Those whom the configuration names are asked beside them.)"""
+ASKS: Final = 64  # strangers asked to prove themselves in a moment; peers of the configuration are counted apart
 ASKS_OF_PEER: Final = 16  # the same at one address that the configuration names
 DERIVATIONS: Final = 256  # sessions that are derived to look at a proof in a moment
 

@@ -20,8 +20,7 @@ from .host import check_name
 from .lans import check_lans
 from .transport import Address, Limits
 
-LONGEST_TERM: Final = 100
-"""Longest table of parameters, in characters, that is told to others as it is; of a longer one a digest is."""
+LONGEST_TERM: Final = 100  # characters of the longest table of parameters that others are told as it is, not as a digest
 
 
 class Setup:
@@ -46,8 +45,7 @@ class Setup:
         self.description = description
         self.place = place
         self.given = dict(given)
-        self.parameters = _parameters(description, self.given)
-        """The parameters before they are fitted to the network; see :meth:`tune`."""
+        self.parameters = _parameters(description, self.given)  # before they are fitted to the network, see :meth:`tune`
         self.changes = description.changes(self.parameters)  # whether members can join and leave groups
         self.proposes = description.proposes(self.parameters)  # whether groups can be proposed, closed and renamed
         self.lans = description.placement.lans(self.parameters)  # number of networks

@@ -1,25 +1,22 @@
 """TCP: a mesh of connections, for networks that do not let UDP through.
 
-Theory of operation
--------------------
 Two members share one connection; the first that has something to send opens it. Everything on it is a frame
 (:mod:`.tcp_frames`), and the first frame each way is a greeting: a random token of the sender, the number of the greeting among
 all of its sender's, and the address at which it listens. The opener waits for the answer before it sends packets. A process that
 does not begin with a greeting, or sends an impossible length, loses that connection and nothing else.
 
-If both open at once, the connection of the one with the smaller address stays: it turns the other's down, and the other takes
-it in place of its own attempt. An attempt that has not come through yet gives way to one that has. Where there is a connection
-already, the one with the later greeting of the other end stays: either they have lost the old one, of which we need not know
-anything yet, or the call was made before they took the one that there is. So no connection that is dead at one end keeps a
-live one away.
+If both open at once, the connection of the smaller address stays: it turns the other's down, and the other takes it in place of
+its own attempt. An attempt that has not come through yet gives way to one that has. Where there is a connection already, the one
+with the later greeting of the other end stays: either they have lost the old one, or the call was made before they took it. So
+no connection that is dead at one end keeps a live one away.
 
-The first packet of a turn of the loop leaves at once; those that follow in the same turn, and those that the socket does not
-take, accumulate and leave together in one ``sendmsg``. Packets for somebody who is not connected wait, up to a bound of bytes
-and of time, and as long as some wait, connecting is tried again, after 20 ms at first and up to a second later on. What is
-under way when a connection breaks is lost; protocols repair that, as they do for datagrams.
+The first packet of a turn of the loop leaves at once; what follows in the same turn, or what the socket does not take, leaves
+together in one ``sendmsg``. Packets for a peer that is not connected wait, up to a bound of bytes and of time, while connecting
+is tried again, after 20 ms at first and up to a second later on. What is under way when a connection breaks is lost; protocols
+repair that, as for datagrams.
 
-A receiver that does not read fills its socket and then its sender's, whose packets then wait here: how many there can be is
-the protocol's window. So ``limits.buffer`` is 0.
+A receiver that does not read fills its socket and then its sender's, whose packets then wait here: how many there can be is the
+protocol's window. So ``limits.buffer`` is 0.
 """
 
 from __future__ import annotations
@@ -41,9 +38,7 @@ from .transport import READ_AT_ONCE, Address, Counters, Data, Limits, Receive, T
 
 DEFAULT_PACKET: Final = 65_536
 WAITING_BYTES: Final = 64 << 20  # more than this does not wait for one peer
-PATIENCE: Final = 5.0
-"""Seconds after which a connection that does not come about, a greeting that does not come, or packets that wait for
-somebody who cannot be reached are given up."""
+PATIENCE: Final = 5.0  # seconds until a connection attempt, a missing greeting, or packets for an unreachable peer are given up
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0  # seconds between two attempts to connect
 MOST_CONNECTIONS: Final = 256

@@ -1,16 +1,12 @@
 """What a transport is: packets to addresses and back, without waiting and without promises.
 
-Theory of operation
--------------------
-A transport carries packets of bytes between addresses. It may lose, repeat and reorder them; protocols repair that. It
-never waits: what the network does not take now is kept and leaves when the socket is ready, together with what has
-accumulated until then. That is all the batching there is: no timer trades latency for throughput.
+A transport carries packets of bytes between addresses. It may lose, repeat and reorder them; protocols repair that. It never
+waits: what the network does not take now leaves when the socket is ready, together with what has accumulated until then. That is
+all the batching there is: no timer trades latency for throughput.
 
-Reading is bounded: at most :data:`READ_AT_ONCE` packets a turn of the event loop, each handed to ``receive``, then one call of
-``turn_over``, at which the host writes its trace and lets its own packets go. The bytes handed to ``receive`` are valid
-during that call only.
-
-A packet to a transport's own address comes back like any other: what a process sends to itself can go the way of all packets.
+Reading is bounded: at most :data:`READ_AT_ONCE` packets in a turn of the event loop, each handed to ``receive`` (the bytes are
+valid during that call only), then one call of ``turn_over``, at which the host writes its trace and lets its own packets go. A
+packet to a transport's own address comes back like any other.
 """
 
 from __future__ import annotations
@@ -24,8 +20,7 @@ Data: TypeAlias = bytes | bytearray | memoryview
 Receive: TypeAlias = Callable[[Address, Data], None]
 TurnOver: TypeAlias = Callable[[], None]
 
-READ_AT_ONCE: Final = 64
-"""Packets that are read in one turn of the loop: enough to share its cost, few enough that nobody else waits for long."""
+READ_AT_ONCE: Final = 64  # packets read in one turn of the loop: enough to share its cost, few enough that others do not wait
 READ_BYTES: Final = 1 << 20  # large packets are fewer
 
 

@@ -1,16 +1,14 @@
-"""UDP: one datagram a packet and destination, one socket a process.
+"""UDP: one datagram for each packet and destination, one socket for each process.
 
-Theory of operation
--------------------
-The socket is read by ``loop.add_reader`` and a bounded loop, because asyncio's datagram protocol costs a third to two thirds
-of the rate of small packets (docs/architecture.md has the figures). Datagrams are read into one buffer, which stays in the
-processor's cache; whoever wants to keep bytes copies them, as decoding does anyway.
+The socket is read by ``loop.add_reader`` and a bounded loop, because asyncio's datagram protocol costs a third to two thirds of
+the rate of small packets (docs/architecture.md has the figures). Datagrams are read into one buffer, which stays in the
+processor's cache; a receiver that keeps bytes copies them, as decoding does anyway.
 
-A datagram that the kernel does not take now waits, in order, until the socket is writable. How much waits is bounded by what
-protocols have under way; a bound of bytes stands behind that, where the oldest are given up.
+A datagram that the kernel does not take waits, in order, until the socket is writable. Protocols bound how much waits; behind
+that stands a bound of bytes, where the oldest are given up.
 
-The kernel's buffers are made as large as it allows. What they really are is in ``limits.buffer``; protocols choose their
-windows by it, so that a receiver that falls behind slows its senders down before it loses anything.
+The kernel's buffers are made as large as it allows. Protocols choose their windows by what they really are (``limits.buffer``),
+so that a receiver that falls behind slows its senders down before it loses anything.
 """
 
 from __future__ import annotations

@@ -72,8 +72,7 @@ class Crew:
         self._incarnations: dict[str, int] = {}
         self._entered: dict[str, dict[str, None]] = {}
         self._spares: dict[str, list[Process]] = {}
-        self._on_network: list[tuple[Fault, int]] = []
-        """Faults of the network, and until when, ns of the monotonic clock (0: until it is healed)."""
+        self._on_network: list[tuple[Fault, int]] = []  # network faults and their ends, monotonic ns (0: until healed)
         self._news = asyncio.Event()
         (spools / COMPLAINTS).mkdir()
 

@@ -1,7 +1,5 @@
 """A transport that injects faults into another: loss, delay, duplicates, damage, partitions, a crash in a broadcast.
 
-Theory of operation
--------------------
 It does to real packets what ``sim.network`` does to simulated ones, from the same declarations
 (:class:`~plainchant.scenario.model.Network` and :class:`~plainchant.scenario.model.Fault`), with the same computations
 (:mod:`~plainchant.scenario.links`) and in the same order: bandwidth, cuts and partitions, loss, damage, duplication, delay,
@@ -10,12 +8,12 @@ under way when a link is cut still arrives. Packets with flipped bits are sent, 
 sends to itself over the network (``Description.loopback``) has the delay of its link and the faults that name the process, but
 not the network's own rates.
 
-Links are between processes, not incarnations. If nothing is to happen to a packet on its way to some destinations, it goes to all
-of them in one call of the inner transport, at once; what is delayed waits in a heap with one timer for the earliest, so that
-packets with the same delay stay in order. Delays come on top of those of the real network, and are as exact as the event loop's
-timers (about a millisecond); without any delay, a reordered packet is held back as if there were one of a millisecond. A medium
-for all cannot be had between processes: with ``shared``, each has one for itself. What costs processor time (``send_cost``,
-``receive_cost``), ``buffer``, ``outgoing`` and ``slot`` are left to reality.
+Links are between processes, not incarnations. Where nothing is to happen to a packet, it goes to all such destinations in one
+call of the inner transport; what is delayed waits in a heap with one timer for the earliest, so that packets with the same delay
+stay in order. Delays add to those of the real network, and are as exact as the event loop's timers (about a millisecond);
+without any delay, a reordered packet is held back as if there were one of a millisecond. With ``shared``, each process has a
+medium for itself. What costs processor time (``send_cost``, ``receive_cost``), ``buffer``, ``outgoing`` and ``slot`` are left to
+reality.
 """
 
 from __future__ import annotations
@@ -35,8 +33,7 @@ from ...live.transport import Address, Data, Receive, Transport, TurnOver
 from ...scenario.links import HELD_BACK, damaged, draw_delay, effect_of, link_between, transmission_time, without_rates
 from ...scenario.model import Delay, Fault, Link, Network
 
-NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "lan", "heal")
-"""The kinds of fault that :meth:`FaultyTransport.apply` takes."""
+NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "lan", "heal")  # what :meth:`FaultyTransport.apply` takes
 HARMLESS: Final = Network(delay=Delay(low=Duration(0)))  # rules that do nothing, until faults are applied
 _FOREVER: Final = 1 << 62
 
@@ -195,8 +192,7 @@ class FaultyTransport:
             self.inner.send(to, data)
             return
         now = self._now()
-        copies: dict[tuple[int, bytes], list[Address]] = {}
-        """The destinations of each time and content."""
+        copies: dict[tuple[int, bytes], list[Address]] = {}  # destinations by time and content
         kept = bytes(data)
         leaves = -1
         for address, path in zip(to, paths, strict=True):

@@ -1,14 +1,12 @@
 """A network of this machine's own for each process, so that a partition is one of the kernel's.
 
-Theory of operation
--------------------
 Each place gets a network namespace with one interface, the end of a virtual cable; the other ends are in a further namespace,
-the *switch*, where bridges join them. Places in one part are ports of one bridge: a partition moves ports to other bridges, and
-packets between them go nowhere, whatever the processes do.
+the *switch*, where bridges join them. A partition moves ports to other bridges: packets between parts go nowhere, whatever the
+processes do.
 
 A namespace lasts as long as a process is in it. Here that is a *keeper*, a process that reads its standard input until we close
-it. So nothing is left behind however we end, nothing needs a name, and the machine's own network is not touched. Workers
-are started in the namespace of their place, one incarnation after the other, at the same address.
+it. So nothing is left behind however we end, nothing needs a name, and the machine's own network is not touched. Workers are
+started in the namespace of their place, one incarnation after the other, at the same address.
 
 This takes ``unshare`` and ``nsenter`` (util-linux), ``ip`` (iproute2), and the right to make namespaces: root has it, and where
 the system allows user namespaces every user has it, as root of one.

@@ -57,8 +57,7 @@ class Process:
         self.unexpected = ""  # how it ended, if neither the scenario nor the supervisor caused that
         self.end: ProcessEnd | None = None
         self.status = control.Status(0, None, 0, 0, 0)
-        self.is_awake = False
-        """Whether it has sent a report. Until then it is starting, which takes long on a machine without a free processor."""
+        self.is_awake = False  # whether it has sent a report; until then it is starting, which is slow on a busy machine
         self.unanswered = 0  # consecutive status requests that it left unanswered while it was awake
         self.stuck = ""  # its stacks when it was found to hang, if it was
         self.last_word: control.Over | None = None

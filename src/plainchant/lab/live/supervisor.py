@@ -1,25 +1,22 @@
 """Runs a scenario with real processes: starts them, makes its faults happen, waits until all is quiet, and ends them.
 
-Theory of operation
--------------------
-Each member is a worker process (:mod:`.worker`; seen from here, :mod:`.process`). The scenario's time 0 is when all first members
-are in their groups (:mod:`.crew`). From then on it goes as in the simulator (``sim.simulation``): until ``duration`` senders send
-and faults happen (:mod:`.faults`), those of the scenario and those drawn from its seed; then everything heals, and the run goes
-on until no process waits for anything during a whole settle period of the protocol, or until the ``drain`` bound.
+Each member is a worker process (:mod:`.worker`; seen from here, :mod:`.process`). The scenario's time 0 is when all first
+members are in their groups (:mod:`.crew`). From then on it goes as in the simulator (``sim.simulation``): until ``duration``
+senders send and faults happen (:mod:`.faults`), those of the scenario and those drawn from its seed; then everything heals, and
+the run goes on until no process waits for anything during a whole settle period of the protocol, or until the ``drain`` bound.
 
 **Faults are real.** A crash is SIGKILL; in the middle of a broadcast, the process kills itself there. A pause is SIGSTOP and
-SIGCONT. A process that comes back is a new one, at the same address. What happens to packets happens in the processes' own
-transports (:mod:`.faulty`); so do partitions, or, if asked for, in the kernel (:mod:`.namespaces`).
+SIGCONT. A process that comes back is a new one, at the same address. Faults of packets happen in the processes' transports
+(:mod:`.faulty`); so do partitions, or, if asked for, in the kernel (:mod:`.namespaces`).
 
-**Shared memory.** A run has a namespace of its own at the mailbox server, or one for each node. When all processes have ended,
-what they left there is removed. A node crashes with all its processes, each killed by its id, and with its memory.
+**Shared memory.** A run has a namespace of its own at the mailbox server, or one for each node, emptied when all processes have
+ended. A node crashes with all its processes, each killed by its id, and with its memory.
 
-**Nothing hangs and nothing is left behind.** Every wait is bounded. Processes are ended by their ids whatever happens, and they
-die with the supervisor if it is killed. An end that neither the scenario nor the supervisor caused is *unexpected*, and reported.
-A process that does not answer, never gets quiet, or does not end when it is told to, *hangs*: it is asked for its stacks, by a
-signal too, which also reaches an endless loop, and they are in the summary.
-
-To measure what processes use while they run, give a :class:`Watch`, which sees them twice a second.
+**Nothing hangs and nothing is left behind.** Every wait is bounded. Processes are ended by their ids whatever happens, and die
+with the supervisor if it is killed. An end that neither the scenario nor the supervisor caused is *unexpected*, and reported. A
+process that does not answer, never gets quiet, or does not end when it is told to, *hangs*: it is asked for its stacks, by a
+signal too, which also reaches an endless loop, and they are in the summary. A :class:`Watch` sees processes twice a second, to
+measure them.
 """
 
 from __future__ import annotations
@@ -50,11 +47,9 @@ from .process import LiveError, Process
 
 DRAIN_AT_MOST: Final = Duration(60 * SECOND)
 END_SECONDS: Final = 10.0
-_HEAD_START: Final = 50 * MS
-"""Between announcing the beginning of the scenario and the beginning, so that all processes have read it."""
+_HEAD_START: Final = 50 * MS  # between announcing the scenario's beginning and the beginning: all processes have read it
 _POLL: Final = 500 * MS
-_SILENT: Final = 6
-"""Consecutive status requests, of five seconds each, that a process leaves unanswered before it counts as hanging."""
+_SILENT: Final = 6  # consecutive status requests (5 s each) left unanswered before a process counts as hanging
 _SHORTEST_SETTLE: Final = 100 * MS
 _LEFT_TO_REALITY: Final = ("slot", "outgoing", "send_cost", "receive_cost", "machines", "buffer")
 
@@ -92,8 +87,7 @@ class LiveSummary:
     quiet: bool  # whether it was drained and got quiet
     not_quiet: dict[str, str]  # if it did not get quiet: what each process waits for
     stuck: dict[str, str] = dataclasses.field(default_factory=dict)  # the stacks of processes that hang
-    left: dict[str, int] = dataclasses.field(default_factory=dict)
-    """Number of files left in shared memory when all processes had ended, by node; they are removed then."""
+    left: dict[str, int] = dataclasses.field(default_factory=dict)  # files left in shared memory at the end, by node
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for JSON."""

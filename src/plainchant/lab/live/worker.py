@@ -1,15 +1,12 @@
 """One member of a live scenario, as a process: ``python -m plainchant.lab.live.worker``.
 
-Theory of operation
--------------------
 The worker reads its task and then commands from standard input and reports on standard output (:mod:`.control`). It is an
-application like any other: a :class:`~.node.Node` over a :class:`~.faulty.FaultyTransport`, with senders (:mod:`.workload`) and a
-reader for each of its groups. It exits when it has left its last group, was halted by the protocol, or is told to end.
+application like any other: a :class:`~.node.Node` over a :class:`~.faulty.FaultyTransport`, with senders (:mod:`.workload`) and
+a reader for each of its groups. It exits when it has left its last group, was halted by the protocol, or is told to end; only
+then does it record an ``end``.
 
 A process that is to die in the middle of a broadcast, or after its k-th event, kills itself with SIGKILL. One whose supervisor
 is gone (standard input ends, or on Linux the parent dies) dies at once, because no other process would end it.
-
-Only a process that is told to end records an ``end``. One that left its last group is complete with that.
 """
 
 from __future__ import annotations

@@ -1,23 +1,20 @@
 """A memory module that real processes share: a file, mapped by each of them, with one copy of a mailbox in it.
 
-Theory of operation
--------------------
-**One at a time.** A step holds an exclusive ``flock`` on the file. Each process has a file description of its own, so the kernel
-gives the lock back when its holder dies, however it dies. Nobody waits for the lock in the kernel: who does not get it tries
-again, soon at first, then less often. Who has not got it after :data:`PATIENCE` (its holder is stopped) makes the module crash:
-processes that are stopped must not stop others.
+**One at a time.** A step holds an exclusive ``flock`` on the file. Each process has its own file description, so the kernel
+gives the lock back when its holder dies. No process waits for the lock in the kernel: it tries again, soon at first, then less
+often, and after :data:`PATIENCE` (the holder is stopped) makes the module crash: stopped processes must not stop others.
 
-**All or nothing.** A record has two banks and a selector, one byte, which says where the valid one is. What a step puts goes into
-the bank that is not valid; when the step has come to its end the selectors change. One change is one store. Several are first
-written into a journal, which is then marked as whole: who gets the lock next and finds it marked makes the changes again. So a
-process that is killed at any instruction leaves everything as it was before the step, or as it was after it; a step that raises
-changes nothing. The data of a message has no second bank: it is written while nobody can have a reason to read it.
+**All or nothing.** A record has two banks and a selector, one byte, which says where the valid one is. A step writes into the
+bank that is not valid; at its end the selectors change. One change is one store. Several are first written into a journal, which
+is then marked as whole: the next holder of the lock that finds it marked makes the changes again. So a process that is killed at
+any instruction leaves everything as before the step or as after it; a step that raises changes nothing. The data of a message
+has no second bank: it is written while no process can have a reason to read it.
 
 **A crash of the module** is one byte, which never changes back. It is looked at when a step begins and when it has ended; from
-then on every step fails, for everybody, also for who was stopped in the middle of one.
+then on every step fails, for all processes, also for one that was stopped in the middle of a step.
 
-Entries that were read before are remembered with their bytes, so that what has not changed is not decoded again; and a step that
-looks at all entries several times goes through them once, as long as it puts none.
+Entries that were read are remembered with their bytes, so that unchanged ones are not decoded again; a step that looks at all
+entries several times goes through them once, as long as it puts none.
 """
 
 from __future__ import annotations
@@ -58,8 +55,7 @@ _THERE: Final = re.compile(rb"[\x01\x02]", re.DOTALL)
 _SOMEBODY: Final = re.compile(rb"[^\x00]", re.DOTALL)
 _FILLED, _AVAILABLE, _LOCAL, _IS_REMOVED = 1, 2, 4, 8
 _GONE, _SENDS, _PRESENT, _ONLY_SENDS = 1, 2, 4, 8
-_YIELDING: Final = 3e-4
-"""For so many seconds who waits for a lock only lets others run: steps are short, and waking up takes longer; then it sleeps."""
+_YIELDING: Final = 3e-4  # seconds of waiting for a lock by yielding (steps are short, and waking up takes longer); then it sleeps
 _SHORTEST_SLEEP: Final = 50e-6
 _LONGEST_SLEEP: Final = 1e-3
 _COUNTED: Final = 5e-3  # most seconds of one attempt that count as waiting: a process that was stopped has not waited
@@ -156,8 +152,7 @@ class Segment:
         count = self.layout.places * self.layout.slots
         self._known_entries: list[tuple[bytes, Entry] | None] = [None] * count
         self._known_connections: list[tuple[bytes, Connection] | None] = [None] * self.layout.places
-        self._listed: list[tuple[int, Entry]] | None = None
-        """The entries that are there, as the step that runs has seen them; None: it has to look."""
+        self._listed: list[tuple[int, Entry]] | None = None  # entries as the running step has seen them; None: it has to look
         self._reserved: set[int] = set()  # places for whose messages there is memory, as far as this process knows
 
     def reserve(self, place: int) -> None:

@@ -1,40 +1,34 @@
 """The mailbox server: which mailboxes there are on this machine, who is connected to them, and who of them has died.
 
-Theory of operation
--------------------
-The server is no process but a directory, which all processes of a user share, and rules that all of them keep. A mailbox has a
-folder in it, named by a digest of the mailbox's name and its *namespace* (who belongs together: two programs whose groups have
-the same name do not meet). In the folder are
+The server is no process but a directory that all processes of a user share, and rules that all of them keep. A mailbox has a
+folder there, named by a digest of its name and its *namespace* (programs whose groups have the same name do not meet), with
 
 - a file for each memory module (:mod:`.segments`),
-- a *presence* file for each process that is connected, on which it holds a lock (``flock``) as long as it lives: who gets the
-  lock knows that it has died,
+- a *presence* file for each connected process, which holds a lock (``flock``) on it as long as it lives: a process that gets the
+  lock knows that the owner has died,
 - a *bell* for each (a FIFO): a time in it says that there may be something new in the memory since then,
 - the *register*: who is in which place.
 
-Whatever changes folders or registers happens under one lock for all of them. A register is written anew and renamed, so somebody
-who is killed leaves the old one or the new one; who reads it needs no lock.
+Folders and registers change under one lock for all of them. A register is written anew and renamed, so a killed process leaves
+the old one or the new one; reading needs no lock.
 
-**The process membership service** is made of presences: :meth:`Attachment.failures` looks at those of the others. Who goes in
-good order is taken out of the register before it gives up its presence; so who is in the register without one has died. Who frees
-the place of somebody that has died notes its name in the register, for others who have not looked meanwhile.
+**The process membership service** is made of presences (:meth:`Attachment.failures`). A process that leaves in good order is
+taken out of the register before it gives up its presence, so one in the register without a presence has died. A process that
+frees the place of a dead one notes its name in the register, for others that have not looked meanwhile.
 
-**Meeting.** A namespace follows from the addresses that a process lists (``live.setup``), and a process that joins may list more
-than the members do, for example itself. So :meth:`MailboxServer.connect` first looks under its own namespace, and then for a
-mailbox of that name to which a *peer* is connected: a live process whose address is in this process's list. That is the same
-group, and its mailbox is used. All this happens under the lock, so two processes never make two mailboxes for one group.
+**Meeting.** A namespace follows from the addresses that a process lists (``live.setup``), and a joiner may list more than the
+members do, for example itself. So :meth:`MailboxServer.connect` looks under its own namespace, and then for a mailbox of that
+name to which a *peer* is connected: a live process whose address is in this process's list. All under the lock, so two processes
+never make two mailboxes for one group.
 
-**Nodes.** Where processes are on nodes each node has a namespace of its own (:func:`namespace_of`), so its processes share memory
-with each other and with nobody else, and are told of each other's deaths only. :meth:`MailboxServer.directory` says which
-mailboxes there are and who is connected, in the order in which they came. It is asked often, so what has not changed is not read
-again. (What was written so lately that it may be written again within the resolution of its time is: :data:`FRESH`.)
+**Nodes** have a namespace each (:func:`namespace_of`), so their processes share memory, and news of deaths, only with each
+other. :meth:`MailboxServer.directory` says which mailboxes there are and who is connected, in the order of connecting. It is
+asked often, so what has not changed is not read again, unless its time is too recent to show another change (:data:`FRESH`).
 
-**Nothing is left behind.** The last who goes removes the folder, and the directory if it is empty; those who have died do not
-count. A mailbox whose processes have all been killed is *stale*: whoever connects to that name next removes it before, and
-``plainchant doctor --memory --clean`` removes all such, and folders without a register: those that were never made to the end.
-
-A process that is forked is connected, and its child is not: the child lets go of the files at once, since locks on them would
-last as long as it lives.
+**Nothing is left behind.** The last process to go removes the folder, and the directory if it is empty; dead ones do not count.
+A mailbox whose processes have all been killed is *stale*: the next process that connects to that name removes it first, and
+``plainchant doctor --memory --clean`` removes all such, and folders without a register, which were never completed. A forked
+child lets go of the files at once, since locks on them would last as long as it lives.
 """
 
 from __future__ import annotations
@@ -159,11 +153,9 @@ class MailboxServer:
         self.root = root if root is not None else default_root()
         self.own: set[str] = set()  # tokens of the seats that this process has taken, for itself or for others
         self._patience = patience
-        self._folders: tuple[int, tuple[str, ...]] = (0, ())
-        """The folders that may be of this namespace, and the time of the directory when they were looked up; 0: too lately."""
+        self._folders: tuple[int, tuple[str, ...]] = (0, ())  # time of the directory (0: too recent), and the folders then
         self._foreign: set[str] = set()  # folders of other namespaces
-        self._registers: dict[str, tuple[tuple[int, int], Register]] = {}
-        """What was read of a folder's register, and the version of that; 0, 0: too lately."""
+        self._registers: dict[str, tuple[tuple[int, int], Register]] = {}  # by folder: version (0, 0: too recent), register
 
     def create(self, mailbox: str, layout: Layout, epoch: int) -> None:
         """Makes a mailbox to which nobody is connected; ``epoch`` is the time from which its timestamps count."""

@@ -1,25 +1,23 @@
-"""Runs the procedures of one process on common memory, in the thread of its event loop.
+"""Runs the procedures of one process on shared memory, in the thread of its event loop.
 
-Theory of operation
--------------------
-**Steps and turns.** What a procedure does between two requests is a turn of its host like any other: what it asks for is applied,
-the spool is written, and only then does its next request happen. So nobody sees in the memory what a process has done without its
-trace saying so. The steps themselves are outside turns: the clock goes on while they run. Procedures that are ready take turns,
-one request each; after :data:`AT_ONCE` of them the loop comes round.
+**Steps and turns.** What a procedure does between two requests is a turn of its host: what it asks for is applied, the spool is
+written, and only then does its next request happen. So the memory never shows what a trace does not say. The steps themselves
+are outside turns: the clock goes on while they run. Ready procedures take turns, one request each; after :data:`AT_ONCE` of them
+the loop comes round.
 
-**Waiting.** Times are those of the process's clock. The loop is woken a little before the next of them: as long as waking took on
-average lately, up to :data:`AHEAD`. What is left is waited for busily: the loop goes round, so that others who live in it are not
-kept waiting, and only the very last bit (:data:`AT_HAND`) is waited for here. A ``Nap`` ends when somebody has rung: others do so
-after operations that are ``news``, as soon as they have nothing else to do at once (waking somebody takes longer than a step). So
-it need not end when it would where nobody rings, only at the latest time that it allows, and now and then in case a bell was lost
-(:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that at once. A nap that names a mailbox ends
-with news of that one alone, and otherwise at the latest time that it allows or a little after: it is not waited for busily.
+**Waiting.** Times are those of the process's clock. The loop is woken a little before the next of them: as long as waking took
+on average lately, up to :data:`AHEAD`. The rest is waited for busily: the loop goes round, so that its other tasks run, and only
+the very last bit (:data:`AT_HAND`) is waited for here. A ``Nap`` ends when a bell rings: others ring after operations that are
+``news``, as soon as they have nothing else to do at once (waking a process takes longer than a step). So it ends at the latest
+time that it allows, and now and then in case a bell was lost (:data:`BACKSTOP`). News between a procedure's operation and its
+nap end that at once. A nap that names a mailbox ends with news of that one alone, and otherwise at its latest time or a little
+after: it is not waited for busily.
 
-**Bounds.** An operation is due when the request before it has ended: when an operation was done, or at the time until which was
-waited; after a nap that a bell ended, a little after the bell rang (:data:`HEARING`). If it is not done within its bound from
-there, that is a timing fault, for the trace: the first one of a kind, then one a second with a count.
+**Bounds.** An operation is due when the request before it has ended: an operation, or the time until which was waited; after a
+nap that a bell ended, a little after the bell rang (:data:`HEARING`). If it is not done within its bound from there, that is a
+timing fault, for the trace: the first one of a kind, then one per second with a count.
 
-**Failures.** :data:`LOOK_EVERY` the presences of others are looked at, and the engine is told who has died.
+**Failures.** Every :data:`LOOK_EVERY` the presences of others are looked at, and the engine is told who has died.
 """
 
 from __future__ import annotations
@@ -45,8 +43,7 @@ AT_LEAST_AHEAD: Final = 10 * US
 AT_HAND: Final = 20 * US
 BACKSTOP: Final = 20 * MS
 LOOK_EVERY: Final = 20 * MS
-HEARING: Final = 500 * US
-"""So long after a ring the operation that follows a nap is due: a process without bells would look about then."""
+HEARING: Final = 500 * US  # an operation after a nap is due this long after the ring: without bells it would look about then
 _LATELY: Final = 8  # wakings that count for the average
 
 
@@ -116,8 +113,7 @@ class Stepper:
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._timer = ClockTimer(self._on_time)
-        self._attached: dict[tuple[str, str], Attachment] = {}
-        """By mailbox and process: this one, and those elsewhere that it acts for."""
+        self._attached: dict[tuple[str, str], Attachment] = {}  # by mailbox and process: this one, and those that it acts for
         self._copies: dict[str, Attachment] = {}  # one of them for each mailbox
         self._ready: deque[tuple[_Running, Any]] = deque()
         self._waits: list[tuple[int, int, _Running]] = []
@@ -127,8 +123,7 @@ class Stepper:
         self._napping: dict[_Running, int] = {}  # procedures that nap, and when that ends if no bell rings; 0: some time
         self._news = 0
         self._news_of: dict[str, int] = {}  # the same of each mailbox
-        self._ringing: dict[Attachment, None] = {}
-        """Where the others have to be told of something new, as soon as nothing else is to be done at once."""
+        self._ringing: dict[Attachment, None] = {}  # where others are to be told of news, once nothing else is to be done at once
         self._is_running = False
         self._asked = False
         self._looking: asyncio.TimerHandle | None = None

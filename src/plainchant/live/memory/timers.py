@@ -1,8 +1,8 @@
 """A timer that wakes an event loop when the system's clock shows a time, to the microsecond.
 
-Event loops wait in whole milliseconds (``epoll``), which is longer than everything that common memory is about. On Linux a timer
-is a file that becomes readable when it is due (``timerfd``), which wakes the loop at once; it goes by the system's clock itself,
-so it is right after that is set, too. Elsewhere the loop's own timers have to do.
+Event loops wait in whole milliseconds (``epoll``), too long for shared memory. On Linux a timer is a file that becomes readable
+when it is due (``timerfd``); it goes by the system's clock itself, so it is right after that is set, too. Elsewhere the loop's
+own timers have to do.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """Where Prometheus asks: ``GET /metrics``, answered on the node's own event loop.
 
-Theory of operation
--------------------
 All figures are read at once, between two turns of the loop, so they are of one instant; that is copying numbers. Making text of
-them takes longer, so it is done piece by piece (:data:`PIECE` samples), and the loop has its turn between two of them: a node
-with many groups does not stop for a scrape. :data:`AT_ONCE` scrapes are answered at a time, others are told to come again.
-There is no thread: when the node closes, the socket and its connections do.
+them takes longer, so it is done piece by piece (:data:`PIECE` samples), with turns of the loop between: a node with many groups
+does not stop for a scrape. :data:`AT_ONCE` scrapes are answered at a time, others are told to come again. There is no thread:
+when the node closes, the socket and its connections do.
 
-The address is one of this machine's own unless another is named: figures tell names of groups and processes to whoever asks.
+The address is on loopback unless another is named: figures tell names of groups and processes to every reader.
 """
 
 from __future__ import annotations

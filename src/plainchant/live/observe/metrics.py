@@ -1,14 +1,12 @@
 """The figures of a node: their names, what they mean, and where they are read.
 
-Theory of operation
--------------------
-:data:`METRICS` declares every figure once: name, kind, labels, one sentence, and the function that reads it. The exposition,
-the table in ``docs/observe.md`` and the tests are made of it. A scrape makes one :class:`Snapshot`, which reads what groups,
-host and transport have counted; the functions only pick from it. Nothing is counted for metrics alone on the way of a message.
+:data:`METRICS` declares every figure once: name, kind, labels, one sentence, and the function that reads it. The exposition, the
+table in ``docs/observe.md`` and the tests are made of it. A scrape makes one :class:`Snapshot` of what groups, host and
+transport have counted; the functions only pick from it. Nothing is counted for metrics alone on the way of a message.
 
-**Whatever is counted is shown.** Packets that were not taken are counted by the transport and the host, by kind, and there may
-come to be more kinds: fields of ``Transport.counters``, attributes ``packets_...`` of the host, entries of ``host.counters()``,
-and fields of any dataclass of counters that the host has, are all labels of one family, without being named here.
+**Whatever is counted is shown.** Packets that were not taken are counted by the transport and the host, by kind: fields of
+``Transport.counters``, attributes ``packets_...`` of the host, entries of ``host.counters()``, and fields of any dataclass of
+counters that the host has, are all labels of one family, without being named here.
 """
 
 from __future__ import annotations
@@ -40,10 +38,8 @@ Value: TypeAlias = float | Histogram
 Sample: TypeAlias = tuple[tuple[str, ...], Value]
 Read: TypeAlias = Callable[["Snapshot"], Iterable[Sample]]  # what it gives does not change afterwards
 
-_SHOWN_ALONE: Final = frozenset({"sent", "sent_bytes", "received", "received_bytes"})
-"""Counters of a transport that have figures of their own."""
-_SUMS: Final = frozenset({"sent", "received", "queued", "dropped", "damaged", "foreign"})
-"""Statistics of packets that are sums of what is counted elsewhere."""
+_SHOWN_ALONE: Final = frozenset({"sent", "sent_bytes", "received", "received_bytes"})  # counters that have their own figures
+_SUMS: Final = frozenset({"sent", "received", "queued", "dropped", "damaged", "foreign"})  # sums of what is counted elsewhere
 _PREFIX: Final = "packets_"
 _SEALED: Final = "sealed_with_"
 
@@ -57,8 +53,7 @@ class Snapshot:
         self.host = host
         self.observer = observer
         self.transport: dict[str, int] = _integers(host.transport.counters)
-        self.is_here = threading.get_ident() == observer.thread
-        """Whether this is the node's own thread, where the protocol may be asked."""
+        self.is_here = threading.get_ident() == observer.thread  # whether this is the node's thread: the protocol may be asked
         self.statistics = node.statistics()
         self.refused: dict[str, int] = refused_packets(host, self.transport, self.statistics)
         self.groups: list[tuple[str, Membership, Mapping[str, int]]] = [

@@ -1,20 +1,18 @@
 """Spans for OpenTelemetry: what happens to a process in its groups, and the lives of a few of its messages.
 
-Theory of operation
--------------------
-Joining, leaving, a change of the view, a state transfer and a halt are a span each. They are made when such a thing is over, of
-what the host tells anyhow, and cost nothing until then. By default they go to the tracer provider that the program has set up
-(without one they go nowhere); with ``otlp`` a provider of the node's own sends them to a collector, and ends with the node.
+Joining, leaving, a change of the view, a state transfer and a halt are a span each, made when it is over of what the host tells
+anyhow. By default they go to the tracer provider that the program has set up (without one, nowhere); with ``otlp`` a provider of
+the node's own sends them to a collector, and ends with the node.
 
 **Messages, without a byte in a packet.** Which messages are traced follows from their names: with a ratio of 1 in N, those for
-which ``number + digest(group, sender)`` is a multiple of N. So all members choose the same ones. The trace that a message's
-spans belong to follows from its name, too: a digest of group, sender, the random number that the sender drew at its start, and
-the message's number. So the sender's span (``plainchant.message``, from ``send`` to its own delivery) and a span at each other
-member (``plainchant.deliver``) are in one trace, as children of a span that nobody sends. Work a message is a comparison at the
-sender and a look into a table a delivered batch.
+which ``number + digest(group, sender)`` is a multiple of N. So all members choose the same ones. Their trace follows from the
+name, too: a digest of group, sender, the random number that the sender drew at its start, and the message's number. So the
+sender's span (``plainchant.message``, from ``send`` to its own delivery) and a span at each other member
+(``plainchant.deliver``) are in one trace, as children of a span that no member sends. The cost is a comparison per message at
+the sender and a table lookup per delivered batch.
 
-In the same way the spans that members have of one view are in one trace: who saw it when. The context in which ``send`` was
-called is another trace, the application's: the sender's span has a link to it.
+In the same way the spans that members have of one view are in one trace. The context in which ``send`` was called is another
+trace, the application's: the sender's span has a link to it.
 """
 
 from __future__ import annotations
@@ -48,8 +46,7 @@ SENDERS: Final = 4096  # senders of which the next traced message is remembered;
 NOTES: Final = 32  # most events in the span of a view change
 STALE: Final = 60 * SECOND  # an older suspicion that led to nothing is not where the next change began
 FLUSH: Final = 5.0  # seconds for the last spans to leave when the node closes
-CHANGES: Final = frozenset({"suspect", "elect", "form", "confirm", "remove"})
-"""Kinds of records that are on the way to a new view."""
+CHANGES: Final = frozenset({"suspect", "elect", "form", "confirm", "remove"})  # kinds of records on the way to a new view
 _WORDS: Final = ("process", "reason", "text", "stage", "situation", "epoch", "why")
 
 
@@ -106,8 +103,7 @@ class Tracing:
     def __init__(self, options: Spans) -> None:
         self._options = options
         self._api = need("opentelemetry.trace", "spans need", "observe")
-        self._alone = need("opentelemetry.context", "spans need", "observe").Context()
-        """Where no span of the program's is: what the protocol does happens in nobody's call."""
+        self._alone = need("opentelemetry.context", "spans need", "observe").Context()  # no span: not part of a program's call
         self._provider: Any = None
         self._tracer: Any = None
         self._node: Node | None = None
@@ -116,8 +112,7 @@ class Tracing:
         self._awaited: dict[str, tuple[int, View]] = {}  # groups whose state this process waits for, and since when
         self._given: dict[tuple[str, int, str], int] = {}  # states that are being given: group, view, joiner; and since when
         self._messages: dict[str, dict[int, Any]] = {}  # own messages that are traced and not delivered, by group and receipt
-        self._due: dict[tuple[str, str], int] = {}
-        """The next message of each sender, by group, that is traced: batches before it are not looked at."""
+        self._due: dict[tuple[str, str], int] = {}  # by group and sender: the next traced message; earlier batches are skipped
         self._next: dict[str, float] = {}  # the receipt of the next own message that is traced
 
     @property
