@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import count
-from types import TracebackType
 from typing import Any, ClassVar
 
 from ..core.model import PlainchantError, Reason
@@ -73,9 +72,7 @@ class Lock(Office):
         self._entered.setdefault(asyncio.current_task(), []).append(holding)
         return await holding.__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         task = asyncio.current_task()
         holding = self._entered[task].pop()
         if not self._entered[task]:

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from ..core.model import ProcessId, Reason, UsageError, View
@@ -97,9 +96,7 @@ class Holding:
         self._task = asyncio.current_task()
         return self.token
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         task, self._task = self._task, None
         if self.lost is not None:
             if self._interrupted and task is not None and task.uncancel() > 0:

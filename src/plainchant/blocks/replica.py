@@ -35,7 +35,6 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
-from types import TracebackType
 from typing import Any, Final, Self
 
 from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
@@ -102,9 +101,7 @@ class Replica:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         await self._say_farewell()
         await self._stop()
         if self._failure is not None and error is not self._failure:

@@ -28,9 +28,7 @@ class StateAnswer(Protocol):
     """The way back of a :class:`StateRequest`."""
 
     async def write(self, chunk: bytes) -> None: ...
-
     async def close(self) -> None: ...
-
     async def refuse(self, why: str) -> None: ...
 
 

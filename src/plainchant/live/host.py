@@ -121,7 +121,7 @@ class LiveHost(Process):
         self.groups: dict[str, Membership] = {}  # the memberships of this process
         self.spool: Spool | None = None
         self.observer: Observer | None = None  # told of what happens rarely, for metrics and spans
-        self._transport = transport
+        self.transport = transport
         self._further = senders_of(transport)[1:]  # what sends on each network but the first
         self.lans = 1 + len(self._further)
         self._codec = codec
@@ -131,7 +131,7 @@ class LiveHost(Process):
         self._loopback = loopback  # whether packets to oneself go over the network
         self.refusals = refusals if refusals is not None else Refusals()  # packets that came and changed nothing, by reason
         self.gate = Gate(codec, self.refusals, loopback=loopback)
-        self._routes = Routes(transport.address if loopback else None)
+        self.routes = Routes(transport.address if loopback else None)
         self._timers = LoopTimers(self._expire, getattr(transport, "catch_up", lambda: False))
         self._loop = asyncio.get_running_loop()
         self._leaving: list[tuple[tuple[Address, ...], Packet, int]] = []
@@ -153,7 +153,7 @@ class LiveHost(Process):
 
     @presence.setter
     def presence(self, presence: Presence) -> None:
-        self.gate.presence = self._routes.presence = presence
+        self.gate.presence = self.routes.presence = presence
 
     def clock(self) -> int:
         """The process's clock. While the engine is called it stands still, as ``now`` does: both are of the same instant."""
@@ -238,7 +238,7 @@ class LiveHost(Process):
                 return
         if leaving:
             self._leaving = []
-            senders, encode = (self._transport.send, *self._further), self._codec.encode_frame
+            senders, encode = (self.transport.send, *self._further), self._codec.encode_frame
             try:
                 for addresses, packet, lan in leaving:
                     senders[lan](addresses, encode(packet))
@@ -289,9 +289,9 @@ class LiveHost(Process):
     def do_send(self, to: tuple[str, ...], packet: Packet, lan: int) -> None:
         if self.me in to and not self._loopback:
             self._own.append(packet)
-        addresses = self._routes.ready.get(to)
+        addresses = self.routes.ready.get(to)
         if addresses is None:
-            addresses = self._routes.find(to, self.me)
+            addresses = self.routes.find(to, self.me)
         if addresses:
             self.packets_sent += 1
             self._leaving.append((addresses, packet, lan))
@@ -523,28 +523,19 @@ class LiveHost(Process):
         return self.spool is not None
 
     def counters(self) -> Mapping[str, int]:
-        transport, refused = self._transport.counters, self.refusals
+        transport, refused = self.transport.counters, self.refusals
         return {
             "packets_sent": transport.sent,
             "packets_received": self.packets_received,
             "packets_damaged": refused.broken,
             "packets_foreign": refused.foreign,
             "packets_queued": transport.queued,
-            "packets_dropped": transport.dropped + self._routes.unroutable,
+            "packets_dropped": transport.dropped + self.routes.unroutable,
             "bytes_sent": transport.sent_bytes,
             "bytes_received": transport.received_bytes,
         }
 
     # --- what nodes and faults ask for --------------------------------------------------------------------------------
-
-    @property
-    def transport(self) -> Transport:
-        """What carries packets, for those who look on."""
-        return self._transport
-
-    def forget_routes(self) -> None:
-        """The address book has changed."""
-        self._routes.forget()
 
     def note(self, kind: str, detail: dict[str, Any] | None = None, group: str | None = None) -> None:
         """Writes a row of the host's own: start, fault, operation."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from types import TracebackType
 from typing import Any, Final, Protocol
 
 from ..core.model import BOTH, PlainchantError, Reason, UsageError
@@ -21,13 +20,9 @@ class Process(Protocol):
 
     @property
     def is_closed(self) -> bool: ...
-
     async def open(self) -> None: ...
-
     async def close(self) -> None: ...
-
     async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers, role: str) -> Group: ...
-
     def finish(self, group: str) -> None: ...
 
 
@@ -87,9 +82,7 @@ class Joining:
             raise
         return self._group
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         group = self._group
         assert group is not None
         try:

@@ -44,7 +44,6 @@ class Cipher(Protocol):
     """Seals and opens with one key; a number must not be used twice for sealing."""
 
     def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
-
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
 
 

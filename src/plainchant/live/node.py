@@ -17,14 +17,15 @@ the group (``next_group``).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import socket
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..core.model import BOTH, TRACE_VERSION, Invitation, Met, Reason, UsageError
@@ -122,6 +123,10 @@ class Node:
         if agree is not None:
             self._setup.check_proposes()
         self.agree = agree
+        self.place = me  # the name of the place at which this process runs
+        self.proposes = self._setup.proposes  # whether groups can be proposed, closed and renamed
+        self.has_state = state  # whether a process that joins gets the application's state
+        self.is_closed = False
         self._memory = memory
         self._sharing: dict[str, str] = {}  # peers that may share memory under another name; empty: the name was given
         self._make_transport = transport_maker(transport)
@@ -129,27 +134,25 @@ class Node:
         self._recording = Recording(me, trace=trace, run=run, watch=watch)
         self._incarnation = incarnation
         self._random = Random(seed if seed is not None else int.from_bytes(os.urandom(8)))
-        self._state = state
         self._boot = os.urandom(4)
         self._keys = NodeKeys(me, key)
         self._insecure = insecure
         self._refusals = Refusals()
         self._is_open = False
-        self._closed = False
         self._met: set[str] = set()  # processes that the protocol has been told of
         self._halted = asyncio.Event()
-        self._observer: Observer | None = None
+        self.observer: Observer | None = None  # what reports on this process, if ``metrics`` or ``spans`` were asked for
         if metrics is not None or spans is not None:
             from .observe.observer import Observer
 
-            self._observer = Observer(metrics, spans)
+            self.observer = Observer(metrics, spans)
         self._rendezvous = Rendezvous(self._on_news)
         self._memberships = Memberships(
             self._setup, self._rendezvous, self, state=state, agree=agree, begin=self._begin, take_name=self._take_name
         )
         self.parameters: Any  # the parameters in force, once the process has its name
         self._transport: Transport
-        self._host: LiveHost
+        self.host: LiveHost  # the process itself, for tools and tests
         self._presence: Presence
 
     # --- opening and closing ----------------------------------------------------------------------------------------
@@ -158,20 +161,18 @@ class Node:
         await self.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         await self.close()
 
     async def open(self) -> None:
         """Binds the address and begins to listen."""
-        if self._is_open or self._closed:
+        if self._is_open or self.is_closed:
             raise UsageError(f"the node of {self.place} was opened before; it is one process, so make a new one to come back")
         setup = self._setup
         peers = {name: await resolve(address) for name, address in setup.peers.items()}
-        here = peers[self.place]
+        backup = {name: await resolve(address) for name, address in setup.backup.items()}
         self._keys.find()
-        exposed = [here, *([await resolve(setup.backup[self.place])] if setup.backup else [])]
+        exposed = [each[self.place] for each in (peers, backup) if each]
         danger = self._keys.check_reach(exposed, insecure=self._insecure)
         self._recording.check()
         if setup.has_memory:
@@ -181,12 +182,10 @@ class Node:
             if not self._memory:
                 self._memory = setup.memory_name(peers)
                 self._sharing = {name: format_address(address) for name, address in peers.items()}
-        transport = await self._make_transports(peers, self._packet or min(map(packet_for, peers.values())))
+        transport = self._make_transports(peers, backup, self._packet or min(map(packet_for, peers.values())))
         if isinstance(transport, UdpTransport):
-            _check_family(here, peers)
-        self._transport = self._keys.seal(
-            transport, boot=self._boot, peers=peers, refusals=self._refusals, proved=self._on_proved
-        )
+            _check_family(peers[self.place], peers)
+        self._transport = self._keys.seal(transport, self._boot, peers, self._refusals, self._on_proved)
         opened = False
         try:
             # The host needs the limits that the transport finds out when it opens; packets that arrive before are lost.
@@ -196,8 +195,8 @@ class Node:
                 taken = f"packets of {self._transport.limits.packet} bytes have no room for messages"
                 raise UsageError(f"{taken}; choose a larger packet, of at least {SMALLEST_PACKET}")
             self._make_host(peers)
-            if self._observer is not None:
-                await self._observer.open(self)
+            if self.observer is not None:
+                await self.observer.open(self)
             self._is_open = True
             await self._recording.open()
             if danger:
@@ -208,27 +207,25 @@ class Node:
         except BaseException:
             self._is_open = False
             await self._recording.close()
-            if self._observer is not None:
-                await self._observer.close()
+            if self.observer is not None:
+                await self.observer.close()
             if opened:
                 await self._transport.close()
             raise
 
-    async def _make_transports(self, peers: Mapping[str, Address], size: int) -> Transport:
+    def _make_transports(self, peers: Mapping[str, Address], backup: Mapping[str, Address], size: int) -> Transport:
         """A transport, or one for each network."""
         first = self._make_transport(peers[self.place], size)
         if self._setup.lans == 1:
             return first
-        there = {name: await resolve(address) for name, address in self._setup.backup.items()}
-        return Lans(
-            (first, self._make_transport(there[self.place], size)), [{peers[name]: address for name, address in there.items()}]
-        )
+        second = self._make_transport(backup[self.place], size)
+        return Lans((first, second), [{peers[name]: address for name, address in backup.items()}])
 
     def _make_host(self, peers: dict[str, Address]) -> None:
         # Without state transfer its packets are unknown: a process that asks for state gets none, and does no harm.
-        state_packets = STATE_PACKETS if self._state else ()
+        state_packets = STATE_PACKETS if self.has_state else ()
         self._codec = Stamped((*self.description.packets, *state_packets, *HELLO_PACKETS), self._boot)
-        self._host = LiveHost(
+        self.host = LiveHost(
             self._transport,
             self._codec,
             random=self._random,
@@ -237,17 +234,17 @@ class Node:
             loopback=self.description.loopback,
             refusals=self._refusals,
         )
-        self._memberships.host = self._host
+        self._memberships.host = self.host
         if self._keys.sealed is not None:
-            self._host.gate.place_at = self._keys.sealed.place_at
-        self._presence = self._host.presence = self._rendezvous.presence = Presence(
+            self.host.gate.place_at = self._keys.sealed.place_at
+        self._presence = self.host.presence = self._rendezvous.presence = Presence(
             self.place,
             self._boot,
             peers,
             self._send_hello,
             self._rendezvous.on_news,
             incarnation=self._incarnation,
-            terms=self._setup.terms(state=self._state),
+            terms=self._setup.terms(state=self.has_state),
             refusals=self._refusals,
         )
 
@@ -256,27 +253,23 @@ class Node:
 
         ``drained`` is for a caller that knows the whole run: senders had stopped, and nothing was under way anywhere.
         """
-        if self._closed:
+        if self.is_closed:
             return
-        self._closed = True
+        self.is_closed = True
         if not self._is_open:
             return
         self._rendezvous.stop()
         self._keys.stop()
         try:
-            self._host.close({"drained": True} if drained else None)
+            self.host.close({"drained": True} if drained else None)
         finally:
-            for group in list(self._host.groups.values()):
+            for group in list(self.host.groups.values()):
                 group.halted(Reason("closed", f"{self.name} was closed"))
             self._end_state()
             await self._recording.close()
             await self._transport.close()
-            if self._observer is not None:
-                await self._observer.close()
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
+            if self.observer is not None:
+                await self.observer.close()
 
     async def serve(self) -> None:
         """Takes part without being in a group, where the protocol has use for such processes; returns when this one does."""
@@ -289,44 +282,19 @@ class Node:
     async def halted(self) -> Reason:
         """Waits until the protocol stops this process, and says why it did."""
         await self._halted.wait()
-        assert self._host.end_reason is not None
-        return self._host.end_reason
+        assert self.host.end_reason is not None
+        return self.host.end_reason
 
     # --- identity, keys, figures --------------------------------------------------------------------------------------
 
     @property
-    def place(self) -> str:
-        """The name of the place at which this process runs: ``me``."""
-        return self._setup.place
-
-    @property
     def name(self) -> str:
         """The name under which this process is known: its place, and ``#1``, ``#2``, ... if it was here before."""
-        return self._host.me or self._presence.name
+        return self.host.me or self._presence.name
 
     @property
     def address(self) -> Address:
         return self._transport.address
-
-    @property
-    def proposes(self) -> bool:
-        """Whether groups can be proposed, closed and renamed."""
-        return self._setup.proposes
-
-    @property
-    def has_state(self) -> bool:
-        """Whether a process that joins gets the application's state."""
-        return self._state
-
-    @property
-    def observer(self) -> Observer | None:
-        """What reports on this process, if ``metrics`` or ``spans`` were asked for."""
-        return self._observer
-
-    @property
-    def host(self) -> LiveHost:
-        """The process itself, for tools and tests."""
-        return self._host
 
     @property
     def key_ids(self) -> tuple[str, ...]:
@@ -347,7 +315,7 @@ class Node:
         transport's, ``refused_...`` packets that arrived and changed nothing, by reason (:class:`~.refusals.Refusals`),
         ``network_errors`` what the network or a connection's other end refused, ``peers`` the size of the address book,
         ``sessions`` the processes that have proved themselves, ``sealed_with_ID`` how many of the others seal with that key."""
-        found = {**self._host.counters(), **{f"refused_{name}": count for name, count in self._refusals.as_dict().items()}}
+        found = {**self.host.counters(), **{f"refused_{name}": count for name, count in self._refusals.as_dict().items()}}
         inner = self._keys.sealed.inner if self._keys.sealed is not None else self._transport
         if isinstance(inner, Lans):
             found["refused_stranger"] += inner.strangers
@@ -376,10 +344,16 @@ class Node:
         :class:`JoinTimeout`, saying what it waited for. With protocols that have roles (``dedos``), ``role="sends"`` joins
         without receiving messages and ``role="receives"`` without sending any.
         """
+        return self.joining(group, members, timeout, leave_timeout, Buffers(outgoing, unread, listen), role)
+
+    def joining(
+        self, group: str, members: Sequence[str] | None, timeout: float, leave_timeout: float, buffers: Buffers, role: str
+    ) -> Joining:
+        """The membership that :meth:`join` returns."""
         setup = self._setup
         setup.check_role(role)
         first = setup.first_members(group, members)
-        if self._state and not listen:
+        if self.has_state and not buffers.listen:
             raise UsageError("with state=True every member may be asked for the state in its stream; leave listen=False out")
         if not setup.changes and self.place not in first:
             raise UsageError(
@@ -387,16 +361,14 @@ class Node:
                 f"do not change; name all that are ever to be in it"
             )
         setup.check(setup.parameters, {**(setup.groups if setup.groups is not None else self._memberships.mine), group: first})
-        return Joining(self, group, first, timeout, leave_timeout, Buffers(outgoing, unread, listen), role)
+        return Joining(self, group, first, timeout, leave_timeout, buffers, role)
 
     async def enter(
         self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers = DEFAULT_BUFFERS, role: str = BOTH
     ) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
         self._check_open(name)
-        if self._observer is None:
-            return await self._memberships.enter(name, first, timeout, buffers, role)
-        with self._observer.joining(name):
+        with self.observer.joining(name) if self.observer is not None else contextlib.nullcontext():
             return await self._memberships.enter(name, first, timeout, buffers, role)
 
     async def form(
@@ -430,7 +402,7 @@ class Node:
         self._memberships.finish(group)
 
     def _check_open(self, group: str) -> None:
-        if self._closed:
+        if self.is_closed:
             raise UsageError(f"{self.place} is closed; open a new node to join {group!r}")
         if not self._is_open:
             raise UsageError(f"the node of {self.place} is not open; write `async with Node(...) as node` and join there")
@@ -439,8 +411,8 @@ class Node:
 
     async def _take_name(self) -> None:
         """Learns the name under which this process is known, so that others can speak to it before it is in any group."""
-        await self._rendezvous.hear_all(lambda: bool(self._host.me))
-        if not self._host.me:
+        await self._rendezvous.hear_all(lambda: bool(self.host.me))
+        if not self.host.me:
             places = tuple(self._setup.peers)
             self._begin(self._setup.groups if self._setup.groups is not None else {"a group": places, "and another": places})
             self._presence.settle()
@@ -459,20 +431,20 @@ class Node:
                 "parameters": dataclasses.asdict(self.parameters),
                 **promised(description, self.parameters, groups),
             }
-            self._host.notes_requests = "progress" in start["promises"]
-            spool = self._recording.begin(self._presence.name, start, self._host.clock())
-        stack = self._memberships.stack = Stack(setup, self.parameters, state=self._state)
-        stack.equip(self._host, self._memory, self._sharing)
-        self._host.begin(self._presence.name, stack.make, spool)
+            self.host.notes_requests = "progress" in start["promises"]
+            spool = self._recording.begin(self._presence.name, start, self.host.clock())
+        stack = self._memberships.stack = Stack(setup, self.parameters, state=self.has_state)
+        stack.equip(self.host, self._memory, self._sharing)
+        self.host.begin(self._presence.name, stack.make, spool)
         self._introduce()
 
     def _on_packet(self, source: Address, data: Any) -> None:
         if self._is_open:
-            self._host.packet(source, data)
+            self.host.packet(source, data)
 
     def _on_turn_over(self) -> None:
         if self._is_open:
-            self._host.turn_over()
+            self.host.turn_over()
 
     def _on_proved(self, address: Address) -> None:
         if self._is_open:
@@ -484,17 +456,17 @@ class Node:
             send(to, frame)
 
     def _on_news(self) -> None:
-        self._host.forget_routes()
+        self.host.routes.ready.clear()
         self._introduce()
 
     def _introduce(self) -> None:
         """Where processes may be in no group: tells the protocol which processes there are."""
-        if self.description.placement.idle and self._host.me and self._host.alive:
+        if self.description.placement.idle and self.host.me and self.host.alive:
             self._met.intersection_update(self._presence.routes)
             for name in self._presence.routes:
                 if name not in self._met:
                     self._met.add(name)
-                    self._host.later(self._host.engine.notice, Met(name))
+                    self.host.later(self.host.engine.notice, Met(name))
 
     def _on_stopped(self, reason: Reason) -> None:
         """The protocol stopped this process: it answers no hello any more."""
@@ -542,41 +514,12 @@ def join(
     that form the group together if it does not exist (all of ``peers`` by default). ``timeout`` and ``leave_timeout`` are
     seconds. The rest is as :class:`Node` and :meth:`Node.join` have it. To join several groups from one process, make a node.
     """
-    first = members if members is not None else tuple(peers)
-
-    def make_node() -> Node:
-        return Node(
-            protocol=protocol,
-            me=me,
-            peers=peers,
-            parameters=parameters,
-            state=state,
-            transport=transport,
-            packet=packet,
-            trace=trace,
-            run=run,
-            incarnation=incarnation,
-            groups={group: first},
-            memory=memory,
-            backup=backup,
-            watch=watch,
-            metrics=metrics,
-            spans=spans,
-            key=key,
-            insecure=insecure,
-        )
-
-    joining = make_node().join(
-        group,
-        members=members,
-        timeout=timeout,
-        leave_timeout=leave_timeout,
-        outgoing=outgoing,
-        unread=unread,
-        listen=listen,
-        role=role,
-    )
-    return joining.own_process(make_node)
+    groups = {group: members if members is not None else tuple(peers)}
+    node = partial(Node, protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, groups=groups)
+    node = partial(node, transport=transport, packet=packet, trace=trace, run=run, incarnation=incarnation, memory=memory)
+    node = partial(node, backup=backup, watch=watch, metrics=metrics, spans=spans, key=key, insecure=insecure)
+    buffers = Buffers(outgoing, unread, listen)
+    return node().joining(group, members, timeout, leave_timeout, buffers, role).own_process(node)
 
 
 def _check_family(here: Address, peers: Mapping[str, Address]) -> None:

@@ -60,7 +60,6 @@ class NodeKeys:
     def seal(
         self,
         transport: Transport,
-        *,
         boot: bytes,
         peers: Mapping[str, Address],
         refusals: Refusals,

@@ -151,9 +151,7 @@ class Format(Protocol):
     """How things are written down, and how lines are understood."""
 
     def event(self, event: Event, me: str) -> bytes: ...
-
     def error(self, text: str) -> bytes: ...
-
     def end(self, reason: Reason) -> bytes: ...
 
     def command(self, line: bytes) -> bytes | None:

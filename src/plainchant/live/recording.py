@@ -27,7 +27,6 @@ class Page(Protocol):
         """Begins to serve."""
 
     async def close(self) -> None: ...
-
     @property
     def url(self) -> str: ...
 

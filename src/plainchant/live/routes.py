@@ -20,10 +20,6 @@ class Routes:
         self._own = own
         self.ready: dict[tuple[ProcessId, ...], tuple[Address, ...]] = {}  # addresses of lists of receivers that were found
 
-    def forget(self) -> None:
-        """The address book has changed."""
-        self.ready.clear()
-
     def find(self, names: tuple[ProcessId, ...], me: ProcessId) -> tuple[Address, ...]:
         """The addresses of these processes, without those that are not known."""
         known = self.presence.routes

@@ -55,10 +55,8 @@ class Transport(Protocol):
 
     @property
     def limits(self) -> Limits: ...
-
     @property
     def address(self) -> Address: ...
-
     @property
     def counters(self) -> Counters: ...
 

@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from ...core.model import PlainchantError
@@ -60,7 +59,7 @@ class Namespaces:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.close()
 
     def address(self, place: str) -> Address:
