@@ -30,10 +30,7 @@ class Admissions:
     __slots__ = ("_admits", "_lanes", "_link", "_outgoing", "_progress", "_unnamed")
 
     def __init__(self, link: Link, outgoing: Outgoing, progress: Progress, *, admits: bool) -> None:
-        self._link = link
-        self._outgoing = outgoing
-        self._progress = progress
-        self._admits = admits
+        self._link, self._outgoing, self._progress, self._admits = link, outgoing, progress, admits
         self._lanes: dict[str, Lane] = {}  # the streams by name
         self._unnamed = count(1)
 

@@ -62,8 +62,6 @@ class Link:
     __slots__ = ("group", "is_halted", "me", "over", "port")
 
     def __init__(self, port: Port, group: GroupId, me: ProcessId) -> None:
-        self.port = port
-        self.group = group
-        self.me = me
+        self.port, self.group, self.me = port, group, me
         self.over: Reason | None = None  # why this process is out of the group; None while it is in it
         self.is_halted = False  # whether it is out because the protocol stopped the process

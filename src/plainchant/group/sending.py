@@ -45,9 +45,7 @@ class Outgoing:
     )
 
     def __init__(self, link: Link, limit: int, largest: int) -> None:
-        self._link = link
-        self.limit = limit
-        self.largest = largest
+        self._link, self.limit, self.largest = link, limit, largest
         self.lane = Lane(link)  # messages without a deadline
         self.queued = 0  # how many of them are queued
         self.cost = 0  # what they count for in the buffer

@@ -35,9 +35,7 @@ class StateEvents:
     layer: StateTransfer
 
     def __init__(self, groups: Mapping[GroupId, Membership], *, defer: Call, turn: Call) -> None:
-        self._groups = groups
-        self._defer = defer
-        self.turn = turn
+        self._groups, self._defer, self.turn = groups, defer, turn
         self._answers: dict[int, Answer] = {}
 
     # --- what the layer calls (Keeper) ------------------------------------------------------------------------------

@@ -124,10 +124,7 @@ class LiveHost(Process):
         self.transport = transport
         self._further = senders_of(transport)[1:]  # what sends on each network but the first
         self.lans = 1 + len(self._further)
-        self._codec = codec
-        self._stopped = stopped
-        self._owner = owner
-        self._accept_rows = accept_rows
+        self._codec, self._stopped, self._owner, self._accept_rows = codec, stopped, owner, accept_rows
         self._loopback = loopback  # whether packets to oneself go over the network
         self.refusals = refusals if refusals is not None else Refusals()  # packets that came and changed nothing, by reason
         self.gate = Gate(codec, self.refusals, loopback=loopback)

@@ -41,12 +41,8 @@ class Joining:
     ) -> None:
         self._process = process
         self._make_process: Callable[[], Process] | None = None  # makes another process, for a membership that has one of its own
-        self._name = name
-        self._first = first
-        self._timeout = timeout
-        self._leave_timeout = leave_timeout
-        self._buffers = buffers
-        self._role = role
+        self._name, self._first, self._timeout, self._leave_timeout = name, first, timeout, leave_timeout
+        self._buffers, self._role = buffers, role
         self._group: Group | None = None
 
     def own_process(self, make: Callable[[], Process]) -> Joining:

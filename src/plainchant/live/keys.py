@@ -224,9 +224,7 @@ class KeySource:
     """Where a node has its keys from, and whether they have changed there."""
 
     def __init__(self, ring: Keyring, path: Path | None = None, seen: tuple[int, ...] = ()) -> None:
-        self.ring = ring
-        self.path = path
-        self._seen = seen
+        self.ring, self.path, self._seen = ring, path, seen
 
     @classmethod
     def find(cls, given: Keyring | str | Path | None) -> Self | None:

@@ -46,13 +46,8 @@ class Memberships:
         begin: Callable[[Mapping[str, tuple[str, ...]]], None],
         take_name: Callable[[], Awaitable[None]],
     ) -> None:
-        self._setup = setup
-        self._rendezvous = rendezvous
-        self._founder = founder
-        self._state = state
-        self._agree = agree
-        self._begin = begin
-        self._take_name = take_name
+        self._setup, self._rendezvous, self._founder, self._state = setup, rendezvous, founder, state
+        self._agree, self._begin, self._take_name = agree, begin, take_name
         self.stack: Stack | None = None  # the engine's stack, once the process has begun
         self.mine: dict[str, tuple[str, ...]] = {}  # groups that this process was told to enter, and the places that form them
         self._entering: set[str] = set()

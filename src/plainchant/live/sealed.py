@@ -87,10 +87,7 @@ class Sealed:
         refusals: Refusals,
         proved: Callable[[Address], None] = lambda address: None,
     ) -> None:
-        self.inner = inner
-        self.refusals = refusals
-        self._place = place
-        self._boot = boot
+        self.inner, self.refusals, self._place, self._boot = inner, refusals, place, boot
         self._places = {address: name for name, address in peers.items()}
         self._proved = proved
         self._inner_senders = senders_of(inner)

@@ -57,15 +57,10 @@ class Crew:
         self.gone: Callable[[Process], None] = lambda process: None  # called when a process is gone
         places = (*scenario.members, *scenario.later)
         self.offsets = {place: clock_of(place, scenario.clock).offset for place in places}  # the offset of each place's clock, ns
-        self._scenario = scenario
-        self._spools = spools
-        self._processes = processes
+        self._scenario, self._spools, self._processes = scenario, spools, processes
         self._namespaces = namespaces
         self._given = dict(given)
-        self._run = run
-        self._duration = duration
-        self._memory = memory
-        self._key = key
+        self._run, self._duration, self._memory, self._key = run, duration, memory, key
         self._description = describe(scenario.protocol)
         self._parameters = self._description.parameters(**scenario.parameters)
         self._peers, self._backup = _addresses(places, namespaces, self._description.placement.lans(self._parameters))

@@ -41,10 +41,7 @@ class Sender:
     def __init__(
         self, group: Group, workload: Workload, numbering: Numbering, random: Random, *, begin: int, end: int, stream: str = ""
     ) -> None:
-        self._group = group
-        self._workload = workload
-        self._numbering = numbering
-        self._random = random
+        self._group, self._workload, self._numbering, self._random = group, workload, numbering, random
         self._start = begin + workload.start
         self._end = min(end, begin + workload.stop) if workload.stop else end
         self._left = workload.count or -1

@@ -27,8 +27,12 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from ...core.memory import FAILED, MOST_PLACES, Connection, Entry, Header, Layout
 from ...core.model import PlainchantError, UsageError
@@ -185,32 +189,22 @@ class Segment:
 
     def _lock(self) -> bool:
         """Gets the lock; False: it could not be had, and the module has crashed."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return self._lock_later()
-        return True
-
-    def _lock_later(self) -> bool:
-        waited = 0.0
-        pause = _SHORTEST_SLEEP
-        before = time.monotonic()
+        if _try_lock(self._file):
+            return True
+        waited, pause, before = 0.0, _SHORTEST_SLEEP, time.monotonic()
         while waited < self._patience:
             if waited < _YIELDING:
                 os.sched_yield()
             else:
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_SLEEP)
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                now = time.monotonic()
-                waited += min(now - before, _COUNTED)
-                before = now
-                if self._memory[_CRASHED]:
-                    return False
-            else:
+            if _try_lock(self._file):
                 return True
+            now = time.monotonic()
+            waited += min(now - before, _COUNTED)
+            before = now
+            if self._memory[_CRASHED]:
+                return False
         self.gave_up = True
         self.crash()
         return False
@@ -285,19 +279,7 @@ class Segment:
         position = self._at.header_selector
         bank = 2 if self._memory[position] == 1 else 1
         at = self._at.header + (bank - 1) * _HEADER.size
-        _HEADER.pack_into(
-            self._memory,
-            at,
-            header.next,
-            header.oldest,
-            header.state,
-            header.epoch,
-            header.promised,
-            header.before,
-            header.nodes,
-            header.life,
-            header.token,
-        )
+        _HEADER.pack_into(self._memory, at, *msgspec.structs.astuple(header))
         self._changes[position] = bank
 
     def connections(self) -> Iterator[tuple[int, Connection]]:
@@ -317,20 +299,9 @@ class Segment:
         if known is not None and known[0] == raw:
             return known[1]
         entry, exit_, wish, last, read, stamp, reports, flags, length, name = _CONNECTION.unpack(raw)
-        connection = Connection(
-            name[:length].decode(),
-            entry,
-            exit_,
-            bool(flags & _GONE),
-            bool(flags & _SENDS),
-            bool(flags & _PRESENT),
-            wish,
-            last,
-            read,
-            bool(flags & _ONLY_SENDS),
-            stamp,
-            reports,
-        )
+        process, only_sends = name[:length].decode(), bool(flags & _ONLY_SENDS)
+        gone, sends, present = bool(flags & _GONE), bool(flags & _SENDS), bool(flags & _PRESENT)
+        connection = Connection(process, entry, exit_, gone, sends, present, wish, last, read, only_sends, stamp, reports)
         self._known_connections[place] = (raw, connection)
         return connection
 
@@ -339,12 +310,8 @@ class Segment:
         bank = 2 if self._memory[position] == 1 else 1
         name = _encoded(connection.process)
         at = self._at.connections + (2 * place + bank - 1) * _CONNECTION.size
-        flags = (
-            (_GONE if connection.gone else 0)
-            | (_SENDS if connection.sends else 0)
-            | (_PRESENT if connection.present else 0)
-            | (_ONLY_SENDS if connection.only_sends else 0)
-        )
+        flags = _GONE * connection.gone | _SENDS * connection.sends
+        flags |= _PRESENT * connection.present | _ONLY_SENDS * connection.only_sends
         numbers = (connection.entry, connection.exit, connection.wish, connection.last, connection.read)
         _CONNECTION.pack_into(self._memory, at, *numbers, connection.stamp, connection.reports, flags, len(name), name)
         self._changes[position] = bank
@@ -371,48 +338,11 @@ class Segment:
         known = self._known_entries[slot]
         if known is not None and known[0] == raw:
             return known[1]
-        (
-            stamp,
-            number,
-            first,
-            offset,
-            total,
-            size,
-            listed,
-            done,
-            seen,
-            voted,
-            count,
-            kind,
-            place,
-            flags,
-            decided,
-            length,
-            name,
-        ) = _ENTRY.unpack(raw)
-        sender = name[:length].decode()
-        filled, available, local = bool(flags & _FILLED), bool(flags & _AVAILABLE), bool(flags & _LOCAL)
-        entry = Entry(
-            stamp,
-            place,
-            sender,
-            first,
-            count,
-            offset,
-            total,
-            size,
-            filled,
-            available,
-            listed,
-            done,
-            seen,
-            voted,
-            local,
-            _DECISIONS[decided],
-            bool(flags & _IS_REMOVED),
-            number,
-            kind,
-        )
+        stamp, number, first, offset, total, size, listed, done, seen, voted, *rest = _ENTRY.unpack(raw)
+        count, kind, place, flags, decided, length, name = rest
+        batch = (first, count, offset, total, size, bool(flags & _FILLED), bool(flags & _AVAILABLE))
+        decision = (bool(flags & _LOCAL), _DECISIONS[decided], bool(flags & _IS_REMOVED))
+        entry = Entry(stamp, place, name[:length].decode(), *batch, listed, done, seen, voted, *decision, number, kind)
         self._known_entries[slot] = (raw, entry)
         return entry
 
@@ -420,33 +350,10 @@ class Segment:
         position = self._at.entry_selectors + slot
         bank = 2 if self._memory[position] in (1, 1 + _REMOVED) else 1
         name = _encoded(entry.sender)
-        flags = (
-            (_FILLED if entry.filled else 0)
-            | (_AVAILABLE if entry.available else 0)
-            | (_LOCAL if entry.local else 0)
-            | (_IS_REMOVED if entry.removed else 0)
-        )
-        _ENTRY.pack_into(
-            self._memory,
-            self._at.entries + (2 * slot + bank - 1) * _ENTRY.size,
-            entry.stamp,
-            entry.number,
-            entry.first,
-            entry.offset,
-            entry.total,
-            entry.size,
-            entry.listed,
-            entry.done,
-            entry.seen,
-            entry.voted,
-            entry.count,
-            entry.kind,
-            entry.place,
-            flags,
-            _DECISIONS.index(entry.decision),
-            len(name),
-            name,
-        )
+        flags = _FILLED * entry.filled | _AVAILABLE * entry.available | _LOCAL * entry.local | _IS_REMOVED * entry.removed
+        at = self._at.entries + (2 * slot + bank - 1) * _ENTRY.size
+        decided = _DECISIONS.index(entry.decision)
+        _ENTRY.pack_into(self._memory, at, *_numbers_of(entry), flags, decided, len(name), name)
         self._changes[position] = bank + _REMOVED if entry.removed else bank
         self._listed = None
 
@@ -467,15 +374,36 @@ class Segment:
 
 
 _DECISIONS: Final = (None, False, True)
-_encoded_names: dict[str, bytes] = {}
+_NUMBERS: Final = (
+    "stamp",
+    "number",
+    "first",
+    "offset",
+    "total",
+    "size",
+    "listed",
+    "done",
+    "seen",
+    "voted",
+    "count",
+    "kind",
+    "place",
+)
+_numbers_of = attrgetter(*_NUMBERS)
 
 
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@cache
 def _encoded(name: str) -> bytes:
     """A process's name as bytes; names come again and again."""
-    known = _encoded_names.get(name)
-    if known is None:
-        known = name.encode()
-        if len(known) > LONGEST_PROCESS:
-            raise UsageError(f"the name {name!r} has more than {LONGEST_PROCESS} bytes; choose a shorter one")
-        _encoded_names[name] = known
+    known = name.encode()
+    if len(known) > LONGEST_PROCESS:
+        raise UsageError(f"the name {name!r} has more than {LONGEST_PROCESS} bytes; choose a shorter one")
     return known

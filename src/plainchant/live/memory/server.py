@@ -159,7 +159,7 @@ class MailboxServer:
 
     def create(self, mailbox: str, layout: Layout, epoch: int) -> None:
         """Makes a mailbox to which nobody is connected; ``epoch`` is the time from which its timestamps count."""
-        with _telling(self.root), self._locked():
+        with _telling(self.root), locked(self.root):
             if self._current(mailbox) is not None:
                 raise Refused(f"there is a mailbox {mailbox!r} already; connect to it, or choose another name")
             with contextlib.ExitStack() as undo:
@@ -169,7 +169,7 @@ class MailboxServer:
 
     def connect(self, mailbox: str, layout: Layout, process: str, epoch: int) -> Attachment:
         """A place at a mailbox, which is made if there is none of that name."""
-        with _telling(self.root), self._locked(), contextlib.ExitStack() as undo:
+        with _telling(self.root), locked(self.root), contextlib.ExitStack() as undo:
             self._met.pop(mailbox, None)
             register = self._current(mailbox) or self._meet(mailbox)
             if register is None:
@@ -207,12 +207,12 @@ class MailboxServer:
             undo.callback(segments[-1].close)
             segments[-1].reserve(seat.place)
         write_register(directory, register)
-        return Attachment(self, directory, register, seat, segments, presence, bell)
+        return Attachment(self, directory, register, seat, segments, (presence, bell))
 
     def disconnect(self, mailbox: str, place: int, process: str) -> None:
         """Frees the place of a process that has died, -1: wherever it is; one that lives frees its own
         (:meth:`Attachment.disconnect`)."""
-        with self._locked():
+        with locked(self.root):
             directory = self._directory(mailbox)
             register = read_register(directory)
             if register is None:
@@ -236,7 +236,7 @@ class MailboxServer:
 
     def remove(self, mailbox: str) -> None:
         """Removes a mailbox to which nobody is connected; those who have died do not count."""
-        with self._locked():
+        with locked(self.root):
             directory = self._directory(mailbox)
             register = read_register(directory)
             if register is None:
@@ -253,12 +253,8 @@ class MailboxServer:
     def directory(self) -> dict[str, tuple[str, ...]]:
         """The mailboxes of this namespace, and who is connected to each, in the order of connecting; those who have died are
         among them until they are disconnected."""
-        found = []
-        for folder in self._candidates():
-            register = self._register_in(folder)
-            if register is not None:
-                found.append((register.mailbox, tuple(seat.process for seat in register.seats)))
-        return dict(sorted(found))
+        registers = [register for folder in self._candidates() if (register := self._register_in(folder)) is not None]
+        return dict(sorted((register.mailbox, tuple(seat.process for seat in register.seats)) for register in registers))
 
     def sizes(self) -> list[int]:
         """The memory that each file of this namespace's mailboxes may take, in bytes: modules, presences, bells, registers. (A
@@ -310,7 +306,7 @@ class MailboxServer:
         """Makes module ``number`` (from 1) of every mailbox of this namespace crash: for tests and injected faults."""
         if not self.root.is_dir():
             return
-        with self._locked():
+        with locked(self.root):
             for directory in self._directories():
                 path = module_path(directory, number - 1)
                 if path.exists():
@@ -326,7 +322,7 @@ class MailboxServer:
         ended all processes."""
         if not self.root.is_dir():
             return
-        with self._locked():
+        with locked(self.root):
             for directory in self._directories():
                 _remove(directory)
             _remove_unfinished(self.root)
@@ -367,11 +363,6 @@ class MailboxServer:
             make(module_path(directory, number), layout)
         return Register(self.namespace, mailbox, layout, epoch)
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with locked(self.root):
-            yield
-
 
 class Attachment:
     """A process's place at a mailbox: its port, the modules, its bell, and what it knows of the others."""
@@ -383,16 +374,12 @@ class Attachment:
         register: Register,
         seat: Seat,
         segments: list[Segment],
-        presence: int,
-        bell: int,
+        files: tuple[int, int],
     ) -> None:
         self.port = Port(seat.place, register.epoch)
         self.segments = segments
-        self.bell = bell  # a file: when it is readable, a process has rung (:meth:`hear`)
-        self._server = server
-        self._directory = directory
-        self._seat = seat
-        self._presence = presence
+        self._presence, self.bell = files  # when the bell is readable, a process has rung (:meth:`hear`)
+        self._server, self._directory, self._seat = server, directory, seat
         self._others: dict[str, _Other] = {}
         self._version = (0, 0)
         self._told = register.forgotten + len(register.failed)  # deaths in the register that were reported already
@@ -414,8 +401,7 @@ class Attachment:
             rings = os.read(self.bell, _BELLS)
         except BlockingIOError:
             return None
-        first: int = _BELL.unpack_from(rings)[0]
-        return first
+        return int(_BELL.unpack_from(rings)[0])
 
     def failures(self) -> list[str]:
         """Those who have died since this was asked last."""
@@ -542,9 +528,8 @@ class _Other:
             self._bell = -1
 
     def close(self) -> None:
-        for file in (self._presence, self._bell):
-            if file >= 0:
-                os.close(file)
+        for file in {self._presence, self._bell} - {-1}:
+            os.close(file)
         self._presence = self._bell = -1
 
 
@@ -630,7 +615,7 @@ def _sizes(layout: Layout) -> str:
 
 def mailboxes(root: Path | None = None) -> list[Found]:
     """All mailboxes that there are now, of every namespace."""
-    directory = root if root is not None else default_root()
+    directory = root or default_root()
     if not directory.is_dir():
         return []
     with locked(directory):
@@ -649,17 +634,14 @@ def _mailboxes(root: Path) -> list[Found]:
 
 
 def _crashed(folder: Path, copies: int) -> tuple[int, ...]:
-    crashed = []
-    for number in range(copies):
-        with contextlib.closing(Segment(module_path(folder, number))) as segment:
-            if segment.has_crashed:
-                crashed.append(number + 1)
-    return tuple(crashed)
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(contextlib.closing(Segment(module_path(folder, number)))) for number in range(copies)]
+        return tuple(number for number, segment in enumerate(opened, 1) if segment.has_crashed)
 
 
 def clean(root: Path | None = None) -> list[Found]:
     """Removes what is stale, and what was never made to the end; returns the mailboxes that were removed."""
-    directory = root if root is not None else default_root()
+    directory = root or default_root()
     if not directory.is_dir():
         return []
     with locked(directory):

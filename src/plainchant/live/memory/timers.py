@@ -23,12 +23,7 @@ _FLAGS: Final = os.O_NONBLOCK | os.O_CLOEXEC
 class _Spec(ctypes.Structure):
     """``struct itimerspec``."""
 
-    _fields_ = (
-        ("interval_seconds", ctypes.c_long),
-        ("interval_nanoseconds", ctypes.c_long),
-        ("seconds", ctypes.c_long),
-        ("nanoseconds", ctypes.c_long),
-    )
+    _fields_ = [(name, ctypes.c_long) for name in ("interval_seconds", "interval_nanoseconds", "seconds", "nanoseconds")]
 
 
 class ClockTimer:
@@ -49,10 +44,6 @@ class ClockTimer:
         if self._file >= 0:
             self._address = ctypes.addressof(self._spec)
             self._loop.add_reader(self._file, self._read)
-
-    @property
-    def is_precise(self) -> bool:
-        return self._file >= 0
 
     def set(self, at: int | None) -> None:
         """Wakes at this time, ns of ``time.time_ns``, and not when it was to wake before; None: never."""
