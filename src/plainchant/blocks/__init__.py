@@ -24,36 +24,10 @@ if TYPE_CHECKING:
     from .requests import NotEnoughAnswers, Outcome, Question, Requests, TooManyQuestions
     from .work_queue import Finished, JobFailed, QueueFull, Task, WorkQueue
 
-__all__ = [
-    "Block",
-    "Command",
-    "CommandRefused",
-    "Counter",
-    "Dictionary",
-    "Election",
-    "Fence",
-    "Finished",
-    "Holding",
-    "JobFailed",
-    "LeadershipLost",
-    "Lock",
-    "LockLost",
-    "NoOutcome",
-    "NotEnoughAnswers",
-    "OfficeLost",
-    "Outcome",
-    "OutcomeUnknown",
-    "Part",
-    "Question",
-    "QueueFull",
-    "Replica",
-    "ReplicaOver",
-    "Requests",
-    "StaleToken",
-    "Task",
-    "TooManyQuestions",
-    "WorkQueue",
-]
+__all__ = ["Block", "Command", "CommandRefused", "Counter", "Dictionary", "Election", "Fence", "Finished", "Holding", "JobFailed"]
+__all__ += ["LeadershipLost", "Lock", "LockLost", "NoOutcome", "NotEnoughAnswers", "OfficeLost", "Outcome", "OutcomeUnknown"]
+__all__ += ["Part", "Question", "QueueFull", "Replica", "ReplicaOver", "Requests", "StaleToken", "Task", "TooManyQuestions"]
+__all__ += ["WorkQueue"]
 
 __getattr__ = exports(
     __name__,

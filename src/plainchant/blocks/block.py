@@ -39,13 +39,16 @@ Rules, without which members differ:
 5. What a program reads of a block without a command is the state as far as this member has come. :meth:`Replica.catch_up` first,
    if it must not be older than the call.
 
-A block is used through its :class:`~.replica.Replica`. This module imports ``group`` and ``model``.
+A block is used through its :class:`~.replica.Replica`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -171,18 +174,40 @@ class Block:
         return await self.replica.execute(self.name, body, timeout)
 
     def tell(self, body: Any) -> None:
-        """Sends a command and does not wait: for blocks that answer what they applied. Who is on its way out tells nothing."""
+        """Sends a command and does not wait: for blocks that answer what they applied. A process on its way out tells nothing."""
         self.replica.tell(self.name, body)
+
+    async def _say(self, body: Any, timeout: float | None = None) -> None:
+        """Sends a command and waits, whatever comes of it: it may be too late and not count, or this process may be out."""
+        with contextlib.suppress(CommandRefused, NoOutcome, ReplicaOver):
+            await self.execute(body, timeout=timeout)
 
     def note(self, event: str, message: Message | None = None, **detail: Any) -> None:
         """Writes a row about this block into the trace."""
         self.replica.group.note(self.kind, message, block=self.name, event=event, **detail)
+
+    def _tell(self, event: str, message: Message | None = None, **detail: Any) -> None:
+        """The same, if a trace is recorded."""
+        if self.replica.group.is_traced:
+            self.note(event, message, **detail)
 
     def attach(self, replica: Replica, name: str) -> None:
         """What the replica calls: from now on the block is one of its own."""
         if self._replica is not None:
             raise UsageError(f"this {self.kind} is in a group already, as {self.name!r}; make another one")
         self._replica, self.name = replica, name
+
+
+@contextlib.asynccontextmanager
+async def within(limit: float, why: Callable[[], Reason]) -> AsyncIterator[None]:
+    """Bounds what is awaited inside, in seconds (infinite: not at all); raises :class:`NoOutcome` when the time is over."""
+    try:
+        async with asyncio.timeout(limit if limit < math.inf else None) as scope:
+            yield
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise NoOutcome(why()) from None
 
 
 def digest_of(state: Any) -> str:

@@ -28,7 +28,7 @@ with an office bears its token, and the resource refuses tokens smaller than one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from ..core.model import ProcessId, Reason, UsageError, View
@@ -190,12 +190,13 @@ class Office(Block):
         primary = next((state for state in states if state.is_primary), None)
         self.token = max(state.token for state in states)
         self._step = max(state.step for state in states)
-        self._confirmed = primary.confirmed if primary is not None else 0
-        self.owner, self._request = (primary.owner, primary.request) if primary is not None else (None, 0)
-        self._electors = primary.electors if primary is not None else _all_that_count(states)
-        ordered = [*([primary] if primary is not None else []), *states]
+        self._confirmed, self._electors = 0, _all_that_count(states)
+        self._vacate()
+        if primary is not None:
+            self._confirmed, self._electors = primary.confirmed, primary.electors
+            self.owner, self._request = primary.owner, primary.request
         self._waiting = []
-        for entry in (entry for state in ordered for entry in state.waiting):
+        for entry in (entry for state in (primary, *states) if state is not None for entry in state.waiting):
             if entry not in self._waiting:
                 self._waiting.append(entry)
         self._members = list(view.members)
@@ -332,19 +333,15 @@ class _State:
         self.owner, self.token, self.request, self.waiting, _, self.quit = part.state[:6]
         self.electors, self.step, _, self.confirmed = part.state[6:]
         self.is_primary = all(_has_majority(part.members, electors) for _, electors in self.electors)
-
-    @property
-    def confirmed_up_to(self) -> int:
-        """Sets of electors that came before this step are known to count no more."""
-        return self.electors[0][0] if self.electors else 0
+        # Sets of electors that came before this step are known to count no more.
+        self.confirmed_up_to: int = self.electors[0][0] if self.electors else 0
 
 
-def _all_that_count(states: Iterable[_State]) -> list[list[Any]]:
+def _all_that_count(states: Sequence[_State]) -> list[list[Any]]:
     """The sets of electors of all parts, without those that one of them knows not to count any more."""
-    listed = list(states)
-    floor = max(state.confirmed_up_to for state in listed)
+    floor = max(state.confirmed_up_to for state in states)
     found: list[list[Any]] = []
-    for state in listed:
+    for state in states:
         found += [entry for entry in state.electors if entry[0] >= floor and entry not in found]
     return sorted(found)
 

@@ -34,12 +34,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import count
 from typing import Any, Final, Self
 
 from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
 from ..group import Group, Halted, Lost, Message, Receipt, Refused, State, StateRequest
-from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver, decode, encode
+from .block import Block, Command, CommandRefused, OutcomeUnknown, Part, ReplicaOver, decode, encode, within
 from .merging import Merge, merge_in, merge_out, parts_of
 
 PATIENCE: Final = 30.0  # seconds that a command may take, unless told otherwise
@@ -111,14 +112,13 @@ class Replica:
 
     async def execute(self, block: str, body: Any, timeout: float | None = None) -> Any:
         """Sends a command to a block; returns its outcome when it has been applied here."""
+        async with self._within(timeout, block):
+            _, outcome = await self._through(block, body)
+        return outcome
+
+    def _within(self, timeout: float | None, block: str = _REPLICA) -> AbstractAsyncContextManager[None]:
         limit = self.patience if timeout is None else timeout
-        try:
-            async with asyncio.timeout(_bounded(limit)) as scope:
-                return (await self._through(block, body))[1]
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise NoOutcome(self._no_outcome(block, limit)) from None
+        return within(limit, lambda: self._no_outcome(block, limit))
 
     async def _through(self, block: str, body: Any) -> tuple[Receipt, Any]:
         """Sends a command through the order; its receipt and its outcome."""
@@ -149,15 +149,9 @@ class Replica:
         self._check()
         if "uniform" in self.group.guarantees:
             return
-        limit = self.patience if timeout is None else timeout
-        try:
-            async with asyncio.timeout(_bounded(limit)) as scope:
-                while not await self._held_by_all():
-                    pass  # a view has come: those in it are asked again
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise NoOutcome(self._no_outcome(_REPLICA, limit)) from None
+        async with self._within(timeout):
+            while not await self._held_by_all():
+                pass  # a view has come: those in it are asked again
 
     async def _held_by_all(self) -> bool:
         """Sends a message through the order and waits until every member holds it; False if a view comes first."""
@@ -186,16 +180,11 @@ class Replica:
         if condition():
             return
         self._check()
-        limit = self.patience if timeout is None else timeout
         entry = condition, asyncio.get_running_loop().create_future()
         self._conditions.append(entry)
         try:
-            async with asyncio.timeout(_bounded(limit)) as scope:
+            async with self._within(timeout):
                 await entry[1]
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise NoOutcome(self._no_outcome("", limit)) from None
         finally:
             if entry in self._conditions:
                 self._conditions.remove(entry)
@@ -313,11 +302,7 @@ class Replica:
             if self.group.is_traced:
                 refused_row = {"refused": True} if refusal is not None else {}
                 block.note("apply", message, command=number, digest=block.digest(), **refused_row, **block.told(command))
-        if message.sender == self.group.me:
-            self._answer(number, outcome, refusal)
-
-    def _answer(self, number: int, outcome: Any, refusal: CommandRefused | None) -> None:
-        waiting = self._waiting.get(number)
+        waiting = self._waiting.get(number) if message.sender == self.group.me else None
         if waiting is None or waiting.done():
             return
         if refusal is not None:
@@ -467,7 +452,3 @@ class Replica:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._end(Reason("closed", f"{self.group.me} has closed its replica of {self.group.name}"))
-
-
-def _bounded(limit: float) -> float | None:
-    return limit if limit < math.inf else None

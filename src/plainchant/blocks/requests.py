@@ -40,17 +40,13 @@ from itertools import count
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
-from ..group import Message
-from .block import Block, Command, CommandRefused, NoOutcome, Part, ReplicaOver, digest_of, encode
+from .block import Block, Command, CommandRefused, NoOutcome, Part, digest_of, encode
 
 Need: TypeAlias = Literal["first", "majority", "all"]
 Handler: TypeAlias = Callable[["Question"], Any | Awaitable[Any]]
 MOST: Final = 1_000
 LARGEST: Final = 1 << 20
-_ASK: Final = "ask"
-_ANSWER: Final = "answer"
-_FAILED: Final = "failed"
-_STOP: Final = "stop"
+_ASK, _ANSWER, _FAILED, _STOP = "ask", "answer", "failed", "stop"
 
 
 class TooManyQuestions(CommandRefused):
@@ -62,11 +58,8 @@ class NotEnoughAnswers(PlainchantError):
 
     def __init__(self, outcome: Outcome) -> None:
         heard = f"{len(outcome.answers)} of {len(outcome.asked)} have answered"
-        others = [
-            f"{word}: {', '.join(names)}"
-            for word, names in (("gone", outcome.gone), ("failed", outcome.failed), ("late", outcome.late))
-            if names
-        ]
+        groups = (("gone", outcome.gone), ("failed", outcome.failed), ("late", outcome.late))
+        others = [f"{word}: {', '.join(names)}" for word, names in groups if names]
         super().__init__(
             f"question {outcome.question} wanted {outcome.need!r}, and {heard} ({'; '.join(others) or 'nobody else was asked'}); "
             f"ask again, wait longer, or need less"
@@ -169,7 +162,7 @@ class Requests(Block):
                 raise
             await self.execute([_STOP, number])  # behind the question, so that it is over now, or never had a place
         except asyncio.CancelledError:
-            self._start(f"{name} stop", self._say([_STOP, number]))
+            self._start(f"{name} stop", self._say([_STOP, number], math.inf))
             raise
         finally:
             del self._asking[name]
@@ -237,24 +230,11 @@ class Requests(Block):
             error = f"its answer has {size} bytes, and {self.name} takes {self.largest}"
         if name in self._open:
             self._tell("given", question=name, value=digest_of(value if error is None else error))
-            await self._say([_ANSWER, name, value] if error is None else [_FAILED, name, error])
-
-    async def _say(self, body: Any) -> None:
-        """Says what is to be said, however long it takes and whatever comes of it."""
-        try:
-            await self.execute(body, timeout=math.inf)
-        except CommandRefused:
-            return  # the question is over
-        except ReplicaOver:
-            return  # this process is out, which the others see
+            await self._say([_ANSWER, name, value] if error is None else [_FAILED, name, error], math.inf)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[name] = asyncio.create_task(work)
-        task.add_done_callback(lambda done: self._ended(name, done))
-
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(name) is task:
-            del self._tasks[name]
+        task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
 
     # --- the state machine --------------------------------------------------------------------------------------------
 
@@ -314,16 +294,9 @@ class Requests(Block):
         return len(question.answers) >= self._needed(question)
 
     def _close(self, question: _Open, why: str) -> None:
-        outcome = Outcome(
-            question.name,
-            question.need,
-            tuple(question.asked),
-            {member: value for member, value in question.answers},
-            tuple(question.gone),
-            {member: text for member, text in question.failed},
-            tuple(question.pending),
-            self._is_enough(question),
-        )
+        asked, answers, failed = tuple(question.asked), dict(question.answers), dict(question.failed)
+        gone, late, enough = tuple(question.gone), tuple(question.pending), self._is_enough(question)
+        outcome = Outcome(question.name, question.need, asked, answers, gone, failed, late, enough)
         self._tell(
             "outcome",
             question=outcome.question,
@@ -348,10 +321,6 @@ class Requests(Block):
         task = self._tasks.get(question.name)
         if task is not None:
             task.cancel()
-
-    def _tell(self, event: str, message: Message | None = None, **detail: Any) -> None:
-        if self.replica.group.is_traced:
-            self.note(event, message, **detail)
 
     # --- joiners and parts --------------------------------------------------------------------------------------------
 

@@ -36,21 +36,17 @@ import math
 from bisect import insort
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeAlias
 
 from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
-from .block import Block, Command, CommandRefused, NoOutcome, Part, ReplicaOver, digest_of, encode
+from .block import Block, Command, CommandRefused, NoOutcome, Part, ReplicaOver, digest_of, encode, within
 
 CAPACITY: Final = 1_000
 KEEP: Final = 1_000
 ATTEMPTS: Final = 10
 LARGEST: Final = 1 << 20
-_PUT: Final = "put"
-_WORK: Final = "work"
-_REST: Final = "rest"
-_DONE: Final = "done"
-_BACK: Final = "back"
-_HAND_ON: Final = "hand on"
+_PUT, _WORK, _REST, _DONE, _BACK, _HAND_ON = "put", "work", "rest", "done", "back", "hand on"
 
 
 class QueueFull(CommandRefused):
@@ -61,9 +57,8 @@ class JobFailed(PlainchantError):
     """A job is over without a result; ``finished`` has the error of the last attempt."""
 
     def __init__(self, finished: Finished) -> None:
-        super().__init__(
-            f"job {finished.job} has failed in {finished.attempt} attempts: {finished.error}; mend it and put it again"
-        )
+        told = f"job {finished.job} has failed in {finished.attempt} attempts: {finished.error}"
+        super().__init__(f"{told}; mend it and put it again")
         self.finished = finished
 
 
@@ -107,6 +102,7 @@ class _Job:
 
 
 Handler: TypeAlias = Callable[[Task], Awaitable[Any]]
+_told = attrgetter("name", "place", "mark", "key", "attempt", "worker", "last", "is_taken_away")
 
 
 class WorkQueue(Block):
@@ -147,14 +143,13 @@ class WorkQueue(Block):
         put got through (``OutcomeUnknown``) puts again under the same key.
         """
         limit = self.replica.patience if timeout is None else timeout
-        try:
-            async with asyncio.timeout(limit) as scope:
-                return await self._put_when_there_is_room(payload, key)
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            text = f"a job got no place in {self.name} in {limit:g} s ({len(self._jobs)} are not done); wait, or let more work"
-            raise NoOutcome(Reason("no room", text)) from None
+        async with within(limit, lambda: self._no_room(limit)):
+            name = await self._put_when_there_is_room(payload, key)
+        return name
+
+    def _no_room(self, limit: float) -> Reason:
+        text = f"a job got no place in {self.name} in {limit:g} s ({len(self._jobs)} are not done); wait, or let more work"
+        return Reason("no room", text)
 
     async def _put_when_there_is_room(self, payload: Any, key: str | None) -> str:
         try:
@@ -183,14 +178,12 @@ class WorkQueue(Block):
 
     async def finished(self, job: str, *, timeout: float | None = None) -> Finished:
         """Waits until a job is over, and says how."""
+        if job not in self._results and job not in self._jobs:
+            await self.replica.catch_up()
         if job in self._results:
             return self._results[job]
         if job not in self._jobs:
-            await self.replica.catch_up()
-            if job in self._results:
-                return self._results[job]
-            if job not in self._jobs:
-                raise UsageError(f"there is no job {job!r} here; results are kept for the last {self.keep} jobs")
+            raise UsageError(f"there is no job {job!r} here; results are kept for the last {self.keep} jobs")
         future: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         self._finishing.setdefault(job, []).append(future)
         try:
@@ -292,15 +285,6 @@ class WorkQueue(Block):
         """Returns when an attempt that was dealt to this process is one at every member that stays."""
         await self.replica.settle()
 
-    async def _say(self, body: Any, timeout: float | None = None) -> None:
-        """Says what is to be said, whatever comes of it."""
-        try:
-            await self.execute(body, timeout=timeout)
-        except CommandRefused:
-            return  # it comes too late, and does not count
-        except (NoOutcome, ReplicaOver):
-            return  # it may have its place later; or this process is out, which the others see
-
     # --- the state machine --------------------------------------------------------------------------------------------
 
     def apply(self, command: Command) -> Any:
@@ -380,16 +364,10 @@ class WorkQueue(Block):
         self._put_down(job)
         del self._jobs[job.name]
         value = digest_of([finished.value, finished.error])
-        self._tell(
-            "effect",
-            job=job.name,
-            attempt=finished.attempt,
-            worker=finished.worker,
-            failed=finished.error is not None,
-            value=value,
-        )
+        attempt, worker, failed = finished.attempt, finished.worker, finished.error is not None
+        self._tell("effect", job=job.name, attempt=attempt, worker=worker, failed=failed, value=value)
         self._results[job.name] = finished
-        self._history = digest_of([self._history, job.name, finished.attempt, finished.worker, value])
+        self._history = digest_of([self._history, job.name, attempt, worker, value])
         self._forget()
         self._answer(finished)
 
@@ -435,10 +413,6 @@ class WorkQueue(Block):
             self._retire(worker, "is gone")
         self._deal()
 
-    def _tell(self, event: str, **detail: Any) -> None:
-        if self.replica.group.is_traced:
-            self.note(event, **detail)
-
     # --- joiners and parts --------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
@@ -454,10 +428,7 @@ class WorkQueue(Block):
         }
 
     def digest(self) -> str:
-        jobs = [
-            [job.name, job.place, job.mark, job.key, job.attempt, job.worker, job.last, job.is_taken_away]
-            for job in self._jobs.values()
-        ]
+        jobs = [list(_told(job)) for job in self._jobs.values()]
         workers = [[worker, most, self._hands[worker]] for worker, most in self._workers.items()]
         return digest_of([jobs, workers, self._members, self._places, len(self._results), len(self._keys), self._history])
 

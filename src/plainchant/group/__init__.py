@@ -16,30 +16,6 @@ from .profile import LARGEST_MESSAGE, MESSAGE_COST, OUTGOING, UNREAD, Buffers, G
 from .reading import Stream
 from .receipts import Receipt
 
-__all__ = [
-    "LARGEST_MESSAGE",
-    "MESSAGE_COST",
-    "OUTGOING",
-    "UNREAD",
-    "Buffers",
-    "Event",
-    "Group",
-    "GroupError",
-    "Guaranteed",
-    "Guarantees",
-    "Halted",
-    "JoinTimeout",
-    "LeaveTimeout",
-    "Lost",
-    "Membership",
-    "Message",
-    "NotFormed",
-    "Profile",
-    "Receipt",
-    "Refused",
-    "Rejected",
-    "State",
-    "StateRequest",
-    "Stream",
-    "merged",
-]
+__all__ = ["LARGEST_MESSAGE", "MESSAGE_COST", "OUTGOING", "UNREAD", "Buffers", "Event", "Group", "GroupError", "Guaranteed"]
+__all__ += ["Guarantees", "Halted", "JoinTimeout", "LeaveTimeout", "Lost", "Membership", "Message", "NotFormed", "Profile"]
+__all__ += ["Receipt", "Refused", "Rejected", "State", "StateRequest", "Stream", "merged"]

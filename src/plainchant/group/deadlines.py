@@ -27,8 +27,6 @@ _RELEASED: Final = "released"
 class Admissions:
     """The streams of this process in one group."""
 
-    __slots__ = ("_admits", "_lanes", "_link", "_outgoing", "_progress", "_unnamed")
-
     def __init__(self, link: Link, outgoing: Outgoing, progress: Progress, *, admits: bool) -> None:
         self._link, self._outgoing, self._progress, self._admits = link, outgoing, progress, admits
         self._lanes: dict[str, Lane] = {}  # the streams by name

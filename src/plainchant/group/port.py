@@ -59,8 +59,6 @@ class Link:
     ``group`` is the name by which the host knows the group now: it changes when the group is renamed.
     """
 
-    __slots__ = ("group", "is_halted", "me", "over", "port")
-
     def __init__(self, port: Port, group: GroupId, me: ProcessId) -> None:
         self.port, self.group, self.me = port, group, me
         self.over: Reason | None = None  # why this process is out of the group; None while it is in it

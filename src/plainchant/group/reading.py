@@ -43,8 +43,6 @@ _Arrival: TypeAlias = tuple[int, ProcessId | None, int, Any, int | None, int]
 class Incoming:
     """Events of one group that have arrived and were not read."""
 
-    __slots__ = ("_full", "_listens", "_name", "arrivals", "limit", "link", "overfull", "reader", "stream", "unread")
-
     def __init__(self, link: Link, limit: int, *, listen: bool) -> None:
         self.link = link
         self._listens = listen
@@ -131,8 +129,6 @@ class Stream:
 
     One task reads. Breaking out of a loop loses nothing: go on with this stream or another one at any time.
     """
-
-    __slots__ = ("_current", "_is_read", "_origins", "_sources", "_turned", "_waiter")
 
     def __init__(self, sources: tuple[Incoming, ...]) -> None:
         self._sources = sources

@@ -125,8 +125,6 @@ class Receipt:
 class _Runs:
     """The lanes of taken messages, as runs of consecutive messages of one lane."""
 
-    __slots__ = ("_runs",)
-
     def __init__(self) -> None:
         self._runs: deque[tuple[int, int, Lane, int]] = deque()  # first and last number over all lanes, lane, last number there
 
@@ -154,20 +152,6 @@ class _Runs:
 
 class Progress:
     """How far this process's own messages have come: taken, delivered, stable."""
-
-    __slots__ = (
-        "_link",
-        "_main",
-        "_numbered_before",
-        "_ranks",
-        "_stable_rank",
-        "_taken",
-        "_undelivered",
-        "_unstable",
-        "delivered",
-        "has_streams",
-        "stable",
-    )
 
     def __init__(self, link: Link, main: Lane) -> None:
         self._link = link

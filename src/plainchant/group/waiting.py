@@ -21,8 +21,6 @@ def now() -> Nanoseconds:
 class Stopwatch:
     """Total time for which a condition has held, over all its occurrences, by the event loop's time."""
 
-    __slots__ = ("_before", "_loop", "_since")
-
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._before = 0.0

@@ -35,6 +35,7 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from ..core.wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES
@@ -58,7 +59,7 @@ from .sessions import (
     Session,
     data_overhead,
 )
-from .transport import Address, Counters, Data, Limits, Receive, Transport, TurnOver, senders_of
+from .transport import Address, Counters, Data, Limits, Receive, Send, Transport, TurnOver, senders_of
 
 MOST_RECEIVERS: Final = 16  # named in one packet; what goes to more is sealed several times
 MOST_SESSIONS: Final = 1024  # remembered sessions: of all peers and their earlier incarnations; with many peers, four each
@@ -147,17 +148,11 @@ class Sealed:
     def send(self, to: Sequence[Address], data: Data) -> None:
         self._send(self._inner_senders[0], to, data)
 
-    def senders(self) -> tuple[Callable[[Sequence[Address], Data], None], ...]:
+    def senders(self) -> tuple[Send, ...]:
         """What sends on each network."""
-        return tuple(self._sender(send) for send in self._inner_senders)
+        return tuple(partial(self._send, send) for send in self._inner_senders)
 
-    def _sender(self, inner: Callable[[Sequence[Address], Data], None]) -> Callable[[Sequence[Address], Data], None]:
-        def send(to: Sequence[Address], data: Data) -> None:
-            self._send(inner, to, data)
-
-        return send
-
-    def _send(self, send: Callable[[Sequence[Address], Data], None], to: Sequence[Address], data: Data) -> None:
+    def _send(self, send: Send, to: Sequence[Address], data: Data) -> None:
         everybody = to if to.__class__ is tuple else tuple(to)
         found = self._lists.get(everybody)
         if found is None:
@@ -186,7 +181,7 @@ class Sealed:
             self._begin_session()
         return self._own
 
-    def _knock(self, send: Callable[[Sequence[Address], Data], None], address: Address) -> None:
+    def _knock(self, send: Send, address: Address) -> None:
         """Data for somebody who has not proved itself is not sent; it is asked who it is, but not for each of many packets."""
         self.unproved += 1
         if self._is_first(KNOCK, address, NOTHING):
@@ -288,11 +283,9 @@ class Sealed:
 
     def _on_proof(self, source: Address, data: Data) -> None:
         refused = self.refusals
-        if len(data) < SHORTEST_PROOF:
-            refused.truncated += 1
-            return
-        if len(data) > LONGEST_PROOF:
-            refused.oversized += 1
+        if not SHORTEST_PROOF <= len(data) <= LONGEST_PROOF:
+            refused.truncated += len(data) < SHORTEST_PROOF
+            refused.oversized += len(data) > LONGEST_PROOF
             return
         _, key, salt, number, kind, answers, length = PROOF_HEAD.unpack_from(data)
         if key not in self._keys:
@@ -415,11 +408,8 @@ class Sealed:
         """There are too many: the older half of those that are not in use is forgotten. What they have sent could come again, so
         what proved them must not count again. (Half of them, because a new session of ours is one more at everybody else: if each
         made room for one, they would begin new ones for ever.)"""
-        unused = [
-            session
-            for session in self._sessions.values()
-            if session.address is not None and self._at.get(session.address) is not session
-        ]
+        others = [session for session in self._sessions.values() if session.address is not None]
+        unused = [session for session in others if session.address and self._at.get(session.address) is not session]
         for session in unused[: 1 + len(unused) // 2]:
             self._forget(session)
         self._begin_session(forgetful=True)

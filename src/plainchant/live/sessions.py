@@ -58,8 +58,6 @@ assert DATA_HEAD.size == 1 + ID_BYTES + SALT_BYTES + 8 + 1
 class Session:
     """One process start under one group key, its own or another's."""
 
-    __slots__ = ("_cipher", "_highest", "_seen", "address", "boot", "key", "place", "prefix", "salt")
-
     def __init__(self, key: Key, salt: bytes, place: str, address: Address | None = None) -> None:
         self.key = key
         self.salt = salt
@@ -104,8 +102,6 @@ class Session:
 
 class Own(Session):
     """A session of this process's own, that nobody ever had. It alone seals, and counts."""
-
-    __slots__ = ("_number", "_numbers", "_spoiled")
 
     def __init__(self, key: Key, boot: bytes, place: str, numbers: int = NUMBERS) -> None:
         super().__init__(key, boot + os.urandom(SALT_BYTES - BOOT_BYTES), place)

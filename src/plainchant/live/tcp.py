@@ -22,6 +22,7 @@ protocol's window. So ``limits.buffer`` is 0.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import itertools
 import secrets
@@ -148,10 +149,6 @@ class TcpTransport:
             peer = self._peers[address] = _Peer(self, address)
         return peer
 
-    def forget(self, address: Address) -> None:
-        """There is no connection, and nothing waits for one."""
-        self._peers.pop(address, None)
-
     # --- connections from others --------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
@@ -206,7 +203,9 @@ class TcpTransport:
         self._listener.close()
         self._listener = None
         peers = list(self._peers.values())
-        leaving = [connection.leave() for connection in [peer.end() for peer in peers] if connection is not None]
+        for peer in peers:
+            peer.stop_trying()
+        leaving = [peer.connection.leave() for peer in peers if peer.connection is not None]
         if leaving:
             await asyncio.wait(leaving, timeout=LINGER)
         for connection in list(self.connections):
@@ -218,8 +217,6 @@ class TcpTransport:
 
 class _Peer:
     """Somebody to whom packets go: the connection, or the attempts to make one, and what waits for it."""
-
-    __slots__ = ("_attempt", "_pause", "_retry", "_since", "address", "connection", "queue", "queued_bytes", "transport")
 
     def __init__(self, transport: TcpTransport, address: Address) -> None:
         self.transport = transport
@@ -290,9 +287,7 @@ class _Peer:
         self._attempt = None
         self._since = None
         self._pause = FIRST_PAUSE
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        self.stop_trying()
 
     def lost(self, connection: _Connection) -> None:
         """The connection broke, or the attempt failed."""
@@ -314,7 +309,7 @@ class _Peer:
     def _try_later(self) -> None:
         """If something waits, connects after a while."""
         if not self.queue:
-            self.transport.forget(self.address)
+            self.transport._peers.pop(self.address, None)
         elif not self.transport.closed:
             pause = self._pause * self.transport.random.uniform(0.5, 1)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -324,30 +319,14 @@ class _Peer:
         self._retry = None
         self._connect()
 
-    def end(self) -> _Connection | None:
-        """Tries no more; returns the connection on which packets may still leave."""
+    def stop_trying(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
-        return self.connection
+            self._retry = None
 
 
 class _Connection:
     """One socket: frames out, frames in."""
-
-    __slots__ = (
-        "_busy",
-        "_deadline",
-        "_frames",
-        "_greeting",
-        "_left",
-        "_socket",
-        "_started",
-        "_transport",
-        "_writing",
-        "established",
-        "peer",
-        "used",
-    )
 
     def __init__(self, transport: TcpTransport, made: socket.socket, peer: _Peer | None = None) -> None:
         transport.connections[self] = None
@@ -383,20 +362,16 @@ class _Connection:
     def _connected(self) -> None:
         assert self._socket is not None
         self._stop_writing()
-        # A port that nobody listens at, and that the system happens to choose for our end, connects to itself.
-        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or self._is_to_itself():
+        failed = bool(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+        with contextlib.suppress(OSError):  # it broke at once; reading will tell
+            # A port that no process listens at, and that the system happens to choose for our end, connects to itself.
+            failed = failed or self._socket.getsockname() == self._socket.getpeername()
+        if failed:
             self.fail()
             return
         self.established = True
         self.begin_reading()
         self.greet()
-
-    def _is_to_itself(self) -> bool:
-        assert self._socket is not None
-        try:
-            return bool(self._socket.getsockname() == self._socket.getpeername())
-        except OSError:  # it broke at once; reading will tell
-            return False
 
     def begin_reading(self) -> None:
         assert self._socket is not None
@@ -525,11 +500,9 @@ class _Connection:
 
     def catch_up(self) -> None:
         """Reads what has come, as if the loop had come round."""
-        if self._socket is None or self._left is not None:
-            return
         if self._busy:
-            self._hand_on()
-        else:
+            self._hand_on_more()
+        elif self._socket is not None and self._left is None:
             self._read()
 
     def _hand_on_more(self) -> None:

@@ -27,8 +27,6 @@ class BadFrame(Exception):
 class FrameBuffer:
     """Bytes that were read from a connection, and the frames in them. Until it is ``greeted`` it takes only a greeting."""
 
-    __slots__ = ("_buffer", "_end", "_start", "_view", "greeted")
-
     def __init__(self) -> None:
         self._buffer = bytearray(_FIRST_BUFFER)
         self._view = memoryview(self._buffer)

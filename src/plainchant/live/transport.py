@@ -19,6 +19,7 @@ Address: TypeAlias = tuple[str, int]  # host (a numeric IP address) and port
 Data: TypeAlias = bytes | bytearray | memoryview
 Receive: TypeAlias = Callable[[Address, Data], None]
 TurnOver: TypeAlias = Callable[[], None]
+Send: TypeAlias = Callable[[Sequence[Address], Data], None]
 
 READ_AT_ONCE: Final = 64  # packets read in one turn of the loop: enough to share its cost, few enough that others do not wait
 READ_BYTES: Final = 1 << 20  # large packets are fewer
@@ -78,7 +79,7 @@ MakeTransport: TypeAlias = Callable[[Address, int], Transport]
 """Makes the transport of a node from its address and the size of its packets (bytes)."""
 
 
-def senders_of(transport: Transport) -> tuple[Callable[[Sequence[Address], Data], None], ...]:
+def senders_of(transport: Transport) -> tuple[Send, ...]:
     """What sends on each network: one, unless the transport has several (:mod:`.lans`)."""
     senders = getattr(transport, "senders", None)
     return senders() if senders is not None else (transport.send,)

@@ -88,9 +88,8 @@ class UdpTransport:
 
     def send(self, to: Sequence[Address], data: Data) -> None:
         if len(data) > LARGEST:
-            raise UsageError(
-                f"the network takes no packet of {len(data)} bytes; choose a smaller packet size (1400 fits everywhere)"
-            )
+            taken = f"the network takes no packet of {len(data)} bytes"
+            raise UsageError(f"{taken}; choose a smaller packet size (1400 fits everywhere)")
         counters = self.counters
         if self._queue or self._socket is None:
             for address in to:
@@ -169,9 +168,8 @@ def bound_socket(bind: Address) -> socket.socket:
     except OSError as error:
         made.close()
         reason = error.strerror or str(error)
-        raise UsageError(
-            f"cannot listen at {bind[0]}:{bind[1]}: {reason}; is another member running there, is it an address of this machine?"
-        ) from error
+        where = f"cannot listen at {bind[0]}:{bind[1]}: {reason}"
+        raise UsageError(f"{where}; is another member running there, is it an address of this machine?") from error
     return made
 
 
