@@ -117,7 +117,6 @@ class Block:
         self.name = ""  # its name in the group
 
     # --- what a block is ---
-
     def apply(self, command: Command) -> Any:
         """Carries out a command, and returns its outcome, for the process that gave it."""
         raise NotImplementedError
@@ -157,7 +156,6 @@ class Block:
         """This process follows the group no longer."""
 
     # --- what a block has ---
-
     @property
     def replica(self) -> Replica:
         if self._replica is None:

@@ -44,7 +44,6 @@ class Counter(Block):
         return self.value
 
     # --- the state machine ---
-
     def apply(self, command: Command) -> int:
         entry = self._sums.setdefault(command.sender, [0, 0])
         entry[0] += command.body

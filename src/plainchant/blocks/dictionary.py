@@ -61,7 +61,6 @@ class Dictionary(Block, Mapping[str, Any]):
         self._sum = 0
 
     # --- reading ----------------------------------------------------------------------------------------------------------
-
     def __getitem__(self, key: str) -> Any:
         return self._entries[key][0]
 
@@ -85,7 +84,6 @@ class Dictionary(Block, Mapping[str, Any]):
         return self.get(key, default)
 
     # --- changing ---------------------------------------------------------------------------------------------------------
-
     async def set(self, key: str, value: Any) -> None:
         """Gives a key a value."""
         await self.update({key: value})
@@ -113,7 +111,6 @@ class Dictionary(Block, Mapping[str, Any]):
         return await self.execute(body)
 
     # --- the state machine ------------------------------------------------------------------------------------------------
-
     def apply(self, command: Command) -> Any:
         what, *rest = command.body
         if what == "compare":

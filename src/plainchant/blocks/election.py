@@ -54,7 +54,6 @@ class Election(Office):
             await holding.release()
 
     # --- the state machine ---
-
     def apply(self, command: Command) -> Any:
         super().apply(command)
         if command.body[0] == DROP:

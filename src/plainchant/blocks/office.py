@@ -150,7 +150,6 @@ class Office(Block):
         super().attach(replica, name)
 
     # --- the state machine ----------------------------------------------------------------------------------------------
-
     @property
     def is_primary(self) -> bool:
         """Whether this part of the group may have an owner."""
@@ -283,7 +282,6 @@ class Office(Block):
         return digest_of([self._step, self.owner, self.token, self._electors[-1:]])
 
     # --- this process ----------------------------------------------------------------------------------------------------
-
     def _tell_holder(self) -> None:
         """What has come to be is told to whom it concerns here, and acknowledged."""
         if self._step > self._acknowledged:

@@ -67,10 +67,8 @@ class Replica:
         if not blocks:
             raise UsageError("a replica has blocks: give each a name, as in Replica(group, book=Dictionary())")
         if not any(order in group.guarantees for order in _ORDERS):
-            raise UsageError(
-                f"in {group.name} members see messages in different orders, so replicas would differ; choose a protocol and "
-                f"parameters that promise {' or '.join(_ORDERS)}"
-            )
+            text = f"in {group.name} members see messages in different orders, so replicas would differ"
+            raise UsageError(f"{text}; choose a protocol and parameters that promise {' or '.join(_ORDERS)}")
         if patience <= 0:
             raise UsageError(f"the patience of a replica is {patience}; give it some seconds")
         self.group = group
@@ -109,7 +107,6 @@ class Replica:
             raise self._failure
 
     # --- what programs and blocks call --------------------------------------------------------------------------------
-
     async def execute(self, block: str, body: Any, timeout: float | None = None) -> Any:
         """Sends a command to a block; returns its outcome when it has been applied here."""
         async with self._within(timeout, block):
@@ -215,7 +212,6 @@ class Replica:
         return Reason("no outcome", text)
 
     # --- following the group --------------------------------------------------------------------------------------------
-
     async def _follow(self) -> None:
         try:
             async for batch in self.group.batches():
@@ -240,10 +236,8 @@ class Replica:
         elif isinstance(event, State):
             self._take_state(event)
         elif not self._has_state:
-            raise UsageError(
-                f"{self.group.me} has joined {self.group.name}, which exists, and gets no state of it; join with state=True, at "
-                f"all members, and let the replica read the group from the beginning"
-            )
+            text = f"{self.group.me} has joined {self.group.name}, which exists, and gets no state of it; join with state=True"
+            raise UsageError(f"{text}, at all members, and let the replica read the group from the beginning")
         elif isinstance(event, StateRequest):
             self._give_state(event)
         else:
@@ -271,10 +265,8 @@ class Replica:
     def _hear(self, message: Message) -> None:
         if not message.payload.startswith(MARK):
             if self._messages is None:
-                raise UsageError(
-                    f"{message.sender} sends {message.group} what is no command of a block; take such messages by "
-                    f"Replica(group, messages=...)"
-                )
+                text = f"{message.sender} sends {message.group} what is no command of a block"
+                raise UsageError(f"{text}; take such messages by Replica(group, messages=...)")
             self._messages(message)
             return
         block, number, body = decode(message.payload[len(MARK) :])
@@ -326,7 +318,6 @@ class Replica:
                 waiting.set_result(None)
 
     # --- joiners ----------------------------------------------------------------------------------------------------------
-
     def _give_state(self, request: StateRequest) -> None:
         """Takes a copy now; sending it is a task, so that reading goes on."""
         copy = encode([self._states(), [merge_out(merge) for merge in self._merges]])
@@ -354,7 +345,6 @@ class Replica:
             raise UsageError(f"{other} has blocks {theirs}, and {self.group.me} has {mine}; give all members the same blocks")
 
     # --- parts that come together -----------------------------------------------------------------------------------------
-
     def _hold(self, item: Message | View) -> None:
         held = self._merges[-1].held
         if len(held) >= _MOST_HELD:
@@ -409,7 +399,6 @@ class Replica:
                 block.note("merge", at_view=merge.view.number, digest=block.digest(), **detail)
 
     # --- tasks and the end ------------------------------------------------------------------------------------------------
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)

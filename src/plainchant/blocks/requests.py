@@ -143,7 +143,6 @@ class Requests(Block):
         self._turnstile = asyncio.Lock()
 
     # --- what programs call -------------------------------------------------------------------------------------------
-
     async def ask(self, payload: Any, *, need: Need = "majority", timeout: float | None = None) -> Outcome:
         """Asks every member, this one included, and returns when enough have answered. ``timeout``: seconds, else the replica's
         ``patience``. Raises :class:`NotEnoughAnswers` if the question is over without enough; if the process is stopped
@@ -199,7 +198,6 @@ class Requests(Block):
                         return
 
     # --- answering ----------------------------------------------------------------------------------------------------
-
     def _call(self, question: Question) -> None:
         """Calls the handler, here and now, or lets a task await it; what it returns is said by the task."""
         if inspect.iscoroutinefunction(self.handler):
@@ -237,7 +235,6 @@ class Requests(Block):
         task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
 
     # --- the state machine --------------------------------------------------------------------------------------------
-
     def apply(self, command: Command) -> None:
         word, name, *rest = command.body
         if word == _ASK:
@@ -323,7 +320,6 @@ class Requests(Block):
             task.cancel()
 
     # --- joiners and parts --------------------------------------------------------------------------------------------
-
     def snapshot(self) -> Any:
         return {
             "bounds": [self.most, self.largest],
@@ -334,10 +330,8 @@ class Requests(Block):
 
     def restore(self, snapshot: Any) -> None:
         if snapshot["bounds"] != [self.most, self.largest]:
-            raise UsageError(
-                f"the others have requests with most and largest {snapshot['bounds']}, and here they are "
-                f"{[self.most, self.largest]}; give all members the same"
-            )
+            text = f"the others have requests with most and largest {snapshot['bounds']}"
+            raise UsageError(f"{text}, and here they are {[self.most, self.largest]}; give all members the same")
         self._open = {fields[0]: _Open(*fields) for fields in snapshot["open"]}
         self._members, self._view = list(snapshot["members"]), snapshot["view"]
 

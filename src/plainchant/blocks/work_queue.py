@@ -134,7 +134,6 @@ class WorkQueue(Block):
         self._turnstile = asyncio.Lock()  # of the putters of this process that wait for room, one tries at a time
 
     # --- what programs call -------------------------------------------------------------------------------------------
-
     async def put(self, payload: Any, *, key: str | None = None, timeout: float | None = None) -> str:
         """Puts a job, as soon as there is room for it; returns its name when it has its place. ``payload`` is anything that
         MessagePack has.
@@ -240,7 +239,6 @@ class WorkQueue(Block):
         return {worker: tuple(jobs) for worker, jobs in self._hands.items()}
 
     # --- jobs at their worker -----------------------------------------------------------------------------------------
-
     def _keep_up(self, running: dict[tuple[str, int], asyncio.Task[None]], handler: Handler, limit: float | None) -> None:
         """Begins what was dealt to this process, and ends what is not its own any more."""
         jobs = [self._jobs[name] for name in self._hands.get(self.me, ())]
@@ -286,7 +284,6 @@ class WorkQueue(Block):
         await self.replica.settle()
 
     # --- the state machine --------------------------------------------------------------------------------------------
-
     def apply(self, command: Command) -> Any:
         word, *rest = command.body
         outcome: Any = None
@@ -414,7 +411,6 @@ class WorkQueue(Block):
         self._deal()
 
     # --- joiners and parts --------------------------------------------------------------------------------------------
-
     def snapshot(self) -> Any:
         return {
             "bounds": [self.capacity, self.keep, self.attempts, self.largest],
@@ -435,10 +431,8 @@ class WorkQueue(Block):
     def restore(self, snapshot: Any) -> None:
         bounds = [self.capacity, self.keep, self.attempts, self.largest]
         if snapshot["bounds"] != bounds:
-            raise UsageError(
-                f"the others have a work queue with capacity, keep, attempts and largest {snapshot['bounds']}, and here they are "
-                f"{bounds}; give all members the same"
-            )
+            text = f"the others have a work queue with capacity, keep, attempts and largest {snapshot['bounds']}"
+            raise UsageError(f"{text}, and here they are {bounds}; give all members the same")
         self._jobs = {fields[0]: _Job(*fields) for fields in snapshot["jobs"]}
         self._waiting = sorted((job.place, job.name) for job in self._jobs.values() if job.worker is None)
         self._workers = {worker: most for worker, most, _ in snapshot["workers"]}

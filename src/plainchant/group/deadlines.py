@@ -33,7 +33,6 @@ class Admissions:
         self._unnamed = count(1)
 
     # --- what applications do -----------------------------------------------------------------------------------------
-
     async def stream(self, name: str, size: int, deadline: str, period: str) -> Guaranteed:
         """Asks for a stream, and waits for the protocol's answer."""
         if not isinstance(name, str) or not name or name.startswith(_UNNAMED):
@@ -44,10 +43,8 @@ class Admissions:
             raise UsageError(f"the size of stream {name!r} is {size!r}; it is the bytes of a message, up to {LARGEST_MESSAGE}")
         wanted = Wanted(name, size, _length(deadline, "deadline", name), _length(period, "period", name))
         if wanted.deadline > wanted.period:
-            raise UsageError(
-                f"the deadline of stream {name!r} is {deadline} and its period {period}: the next one would come before; give "
-                f"a deadline of at most the period"
-            )
+            text = f"the deadline of stream {name!r} is {deadline} and its period {period}: the next one would come before"
+            raise UsageError(f"{text}; give a deadline of at most the period")
         lane = await self._ask_for(wanted, None)
         return Guaranteed(self, lane, wanted)
 
@@ -61,10 +58,8 @@ class Admissions:
     async def _ask_for(self, wanted: Wanted, payload: bytes | None) -> Lane:
         link = self._link
         if not self._admits:
-            raise UsageError(
-                f"deadlines cannot be guaranteed in {link.group}: this protocol, with its parameters, has no admission control; "
-                f"choose the protocol rtcast, with admission"
-            )
+            text = f"deadlines cannot be guaranteed in {link.group}: this protocol, with its parameters, has no admission control"
+            raise UsageError(f"{text}; choose the protocol rtcast, with admission")
         self._outgoing.refuse_if_over(wanted.size)
         self._progress.add_streams()
         lane = self._lanes[wanted.name] = Lane(link, wanted.name)
@@ -126,7 +121,6 @@ class Admissions:
         self._outgoing.check_sent()
 
     # --- what the protocol answers ------------------------------------------------------------------------------------
-
     def admitted(self, stream: str) -> None:
         """The protocol guarantees the deadlines of a stream."""
         lane = self._lanes.get(stream)

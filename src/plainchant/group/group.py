@@ -55,7 +55,6 @@ class Group:
         return f"<Group {self.name!r} at {self.me!r}: {over.text if over is not None else where}>"
 
     # --- what it is ---------------------------------------------------------------------------------------------------
-
     @property
     def name(self) -> GroupId:
         """The group's name now; see :meth:`rename`."""
@@ -104,7 +103,6 @@ class Group:
         return self._membership.link.over is not None
 
     # --- sending ------------------------------------------------------------------------------------------------------
-
     def send(self, payload: bytes, *, deadline: str | None = None) -> Coroutine[Any, Any, Receipt]:
         """Sends a message; waits while there is no room. Once it returns the message is accepted for good.
 
@@ -145,7 +143,6 @@ class Group:
         return self._membership.admission()
 
     # --- reading ------------------------------------------------------------------------------------------------------
-
     def __aiter__(self) -> Stream:
         return self._membership.incoming.stream
 
@@ -161,7 +158,6 @@ class Group:
         self._membership.incoming.stop_listening()
 
     # --- the end ------------------------------------------------------------------------------------------------------
-
     async def leave(self) -> None:
         """Leaves the group: what was accepted is sent first. Returns when the group has released this process.
 
@@ -197,7 +193,6 @@ class Group:
         return await self._membership.rename(name)
 
     # --- for people who ask what happens ------------------------------------------------------------------------------
-
     def waiting(self) -> Reason | None:
         """What the protocol still has to do here, or None: for people who ask why nothing moves."""
         return self._membership.waiting()
@@ -239,19 +234,15 @@ def merged(*groups: Group) -> Stream:
     """
     strangers = [type(group).__name__ for group in groups if not isinstance(group, Group)]
     if strangers:
-        raise UsageError(
-            f"merged reads groups, and a {strangers[0]} was given; write merged(red, blue), or merged(*groups.values()) if they "
-            f"are in a dictionary"
-        )
+        text = f"merged reads groups, and a {strangers[0]} was given"
+        raise UsageError(f"{text}; write merged(red, blue), or merged(*groups.values()) if they are in a dictionary")
     if not groups:
         raise UsageError("merged reads groups, and none was given; name those that are to be read together")
     first = groups[0]
     for group in groups:
         if group._membership.link.port is not first._membership.link.port:
-            raise UsageError(
-                f"{first.name!r} at {first.me} and {group.name!r} at {group.me} are groups of different processes, between which "
-                f"there is no order of delivery; merge groups that were joined from one Node"
-            )
+            text = f"{first.name!r} at {first.me} and {group.name!r} at {group.me} are groups of different processes"
+            raise UsageError(f"{text}, between which there is no order of delivery; merge groups that were joined from one Node")
     twice = sorted({group.name for group in groups if groups.count(group) > 1})
     if twice:
         raise UsageError(f"merged reads each group once; named twice: {', '.join(twice)}")

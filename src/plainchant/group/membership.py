@@ -73,7 +73,6 @@ class Membership:
         return self.link.over is not None
 
     # --- what the protocol did (called by hosts) ----------------------------------------------------------------------
-
     def took(self, messages: int, size: int, stream: str = "") -> None:
         """The protocol took messages of that many bytes, of a stream or of those without a deadline: there is room again."""
         self._sent_bytes += size
@@ -159,7 +158,6 @@ class Membership:
         self._ended.set()
 
     # --- from beginning to end ----------------------------------------------------------------------------------------
-
     async def joined(self) -> View:
         """Waits for the first view."""
         return await asyncio.shield(self._joined)
@@ -178,10 +176,8 @@ class Membership:
         """Leaves the group when all accepted messages are sent."""
         link = self.link
         if not self.profile.changes:
-            raise UsageError(
-                f"{link.me} cannot leave {link.group}: with this protocol the members of a group stay the same; end the "
-                f"`async with`, or call finish(), when all members are done"
-            )
+            text = f"{link.me} cannot leave {link.group}: with this protocol the members of a group stay the same"
+            raise UsageError(f"{text}; end the `async with`, or call finish(), when all members are done")
         if link.over is None:
             self.refuse(Reason("leaving", f"{link.me} is leaving {link.group} and sends nothing there any more"))
             await self._depart()
@@ -253,7 +249,6 @@ class Membership:
             raise Halted(self.link.over)
 
     # --- figures, and observers (:mod:`plainchant.live.observe`) --------------------------------------------------------
-
     def waiting(self) -> Reason | None:
         """What the protocol still has to do."""
         return self.link.port.waiting(self.link.group)

@@ -42,7 +42,6 @@ class Outgoing:
         self.sample: Callable[[], None] = self.stop_sampling  # called just before messages up to that receipt go to the host
 
     # --- what applications do -----------------------------------------------------------------------------------------
-
     async def send(self, payload: bytes) -> Receipt:
         if payload.__class__ is not bytes:
             payload = as_bytes(payload)
@@ -143,7 +142,6 @@ class Outgoing:
             raise Refused(Reason("too large", text))
 
     # --- what happens to the messages ---------------------------------------------------------------------------------
-
     def took(self, messages: int, size: int) -> Lane:
         """The protocol took messages without a deadline: there is room again."""
         self.queued -= messages

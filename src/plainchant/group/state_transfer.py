@@ -39,7 +39,6 @@ class StateEvents:
         self._answers: dict[int, Answer] = {}
 
     # --- what the layer calls (Keeper) ------------------------------------------------------------------------------
-
     def state_wanted(self, wanted: StateWanted) -> None:
         self._defer(self._ask, wanted)
 
@@ -53,7 +52,6 @@ class StateEvents:
         self._defer(self._hand_over, State(group, view.number, donor, tuple(chunks)))
 
     # --- deferred calls ---------------------------------------------------------------------------------------------
-
     def _ask(self, wanted: StateWanted) -> None:
         answer = self._answers[wanted.transfer] = Answer(self, wanted.transfer)
         self._groups[wanted.group].add(StateRequest(wanted.group, wanted.joiner, wanted.view.number, answer))

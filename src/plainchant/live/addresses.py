@@ -108,10 +108,8 @@ async def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
         else:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
-        raise UsageError(
-            f"the host of {format_address(address)} has no address{_of_family(family)} ({error}); "
-            "check its name, or give its number"
-        ) from error
+        text = f"the host of {format_address(address)} has no address{_of_family(family)} ({error})"
+        raise UsageError(f"{text}; check its name, or give its number") from error
     sockaddr = found[0][4]
     return str(sockaddr[0]), port
 

@@ -173,7 +173,6 @@ class LiveHost(Process):
             self.observer.recorded(kind, group, detail)
 
     # --- turns --------------------------------------------------------------------------------------------------------
-
     def begin(self, me: str, engine: Callable[[LiveHost], Engine], spool: Spool | None) -> None:
         """Gives the process its name, and starts its engine."""
         self.me = me
@@ -282,7 +281,6 @@ class LiveHost(Process):
             self.doom()
 
     # --- effects ------------------------------------------------------------------------------------------------------
-
     def do_send(self, to: tuple[str, ...], packet: Packet, lan: int) -> None:
         if self.me in to and not self._loopback:
             self._own.append(packet)
@@ -408,7 +406,6 @@ class LiveHost(Process):
         self.later(method, *arguments)
 
     # --- the end ------------------------------------------------------------------------------------------------------
-
     def stop(self, reason: Reason, detail: dict[str, Any]) -> None:
         if not self.alive:
             return
@@ -461,7 +458,6 @@ class LiveHost(Process):
                 self.memory.stop()
 
     # --- what groups ask for (Port) -----------------------------------------------------------------------------------
-
     def enter(self, group: Membership, how: Form | Join) -> None:
         """Asks the engine to join a group."""
         self.groups[group.name] = group
@@ -533,7 +529,6 @@ class LiveHost(Process):
         }
 
     # --- what nodes and faults ask for --------------------------------------------------------------------------------
-
     def note(self, kind: str, detail: dict[str, Any] | None = None, group: str | None = None) -> None:
         """Writes a row of the host's own: start, fault, operation."""
         if self.spool is not None and self.alive:

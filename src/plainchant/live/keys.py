@@ -139,10 +139,8 @@ class Keyring:
                 status = os.fstat(file.fileno())
                 if os.name == "posix" and status.st_mode & 0o077:
                     mode = stat.S_IMODE(status.st_mode)
-                    raise UsageError(
-                        f"others than its owner have rights on the key file {path} (mode {mode:04o}); say `chmod 600 {path}`, "
-                        "and change the key if somebody may have read it"
-                    )
+                    text = f"others than its owner have rights on the key file {path} (mode {mode:04o})"
+                    raise UsageError(f"{text}; say `chmod 600 {path}`, and change the key if somebody may have read it")
                 data = file.read(LARGEST_FILE + 1)
         except OSError as error:
             raise UsageError(

@@ -59,7 +59,6 @@ class Memberships:
         return self.host.me or self._rendezvous.presence.name
 
     # --- entering -----------------------------------------------------------------------------------------------------
-
     async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers, role: str = BOTH) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
         self._check_outside(name)
@@ -71,10 +70,8 @@ class Memberships:
                 how = await self._rendezvous.find_way(name, first)
                 if isinstance(how, Join) and not self._setup.changes:
                     protocol, there = self._setup.description.name, ", ".join(how.contacts)
-                    raise UsageError(
-                        f"group {name!r} runs already ({there}), and groups of {protocol} do not change; end all its members and "
-                        f"start them together"
-                    )
+                    text = f"group {name!r} runs already ({there}), and groups of {protocol} do not change"
+                    raise UsageError(f"{text}; end all its members and start them together")
                 how = dataclasses.replace(how, role=role)
                 member = self._become_member(name, first, how, buffers)
                 await member.joined()
@@ -163,7 +160,6 @@ class Memberships:
         self._rendezvous.presence.left(group)
 
     # --- forming ------------------------------------------------------------------------------------------------------
-
     async def form(self, group: str, members: Sequence[str], timeout: float, buffers: Buffers) -> Group:
         """Proposes a group to the processes at these places; returns when those that agree have formed it."""
         places = members_of(group, members, self._setup.peers)
@@ -193,7 +189,6 @@ class Memberships:
         return await self._proposals.next_group()
 
     # --- what the host reports (Owner) --------------------------------------------------------------------------------
-
     def formed(self, view: View) -> Membership:
         """This process is in a group that it proposed, or was invited to."""
         name = view.group

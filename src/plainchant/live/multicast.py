@@ -77,10 +77,8 @@ class MulticastTransport(UdpTransport):
         except (OSError, TimeoutError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else "a multicast to itself does not arrive"
             await self.close()
-            raise UsageError(
-                f"no multicasts to {format_address(self.group)} by the interface of {self._interface}: {reason}; "
-                "name another interface, or use the transport udp"
-            ) from error
+            text = f"no multicasts to {format_address(self.group)} by the interface of {self._interface}: {reason}"
+            raise UsageError(f"{text}; name another interface, or use the transport udp") from error
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -99,7 +97,6 @@ class MulticastTransport(UdpTransport):
             pass
 
     # --- sending ------------------------------------------------------------------------------------------------------
-
     def send(self, to: Sequence[Address], data: Data) -> None:
         if len(to) < 2:
             super().send(to, data)
@@ -113,7 +110,6 @@ class MulticastTransport(UdpTransport):
             super().send((self.group,), each + data)
 
     # --- reading ------------------------------------------------------------------------------------------------------
-
     def catch_up(self) -> bool:
         more = super().catch_up()
         return (self._group_socket is not None and self._read_group_some()) or more
@@ -148,7 +144,6 @@ class MulticastTransport(UdpTransport):
         return more
 
     # --- the end ------------------------------------------------------------------------------------------------------
-
     async def close(self) -> None:
         if self._group_socket is not None:
             assert self._loop is not None

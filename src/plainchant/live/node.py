@@ -156,7 +156,6 @@ class Node:
         self._presence: Presence
 
     # --- opening and closing ----------------------------------------------------------------------------------------
-
     async def __aenter__(self) -> Self:
         await self.open()
         return self
@@ -286,7 +285,6 @@ class Node:
         return self.host.end_reason
 
     # --- identity, keys, figures --------------------------------------------------------------------------------------
-
     @property
     def name(self) -> str:
         """The name under which this process is known: its place, and ``#1``, ``#2``, ... if it was here before."""
@@ -324,7 +322,6 @@ class Node:
         return found | self._keys.statistics()
 
     # --- groups -----------------------------------------------------------------------------------------------------
-
     def join(
         self,
         group: str,
@@ -356,10 +353,8 @@ class Node:
         if self.has_state and not buffers.listen:
             raise UsageError("with state=True every member may be asked for the state in its stream; leave listen=False out")
         if not setup.changes and self.place not in first:
-            raise UsageError(
-                f"{self.place} is not among the members of {group!r} ({', '.join(first)}), and groups of {self.description.name} "
-                f"do not change; name all that are ever to be in it"
-            )
+            text = f"{self.place} is not among the members of {group!r} ({', '.join(first)})"
+            raise UsageError(f"{text}, and groups of {self.description.name} do not change; name all that are ever to be in it")
         setup.check(setup.parameters, {**(setup.groups if setup.groups is not None else self._memberships.mine), group: first})
         return Joining(self, group, first, timeout, leave_timeout, buffers, role)
 
@@ -408,7 +403,6 @@ class Node:
             raise UsageError(f"the node of {self.place} is not open; write `async with Node(...) as node` and join there")
 
     # --- the process ----------------------------------------------------------------------------------------------------
-
     async def _take_name(self) -> None:
         """Learns the name under which this process is known, so that others can speak to it before it is in any group."""
         await self._rendezvous.hear_all(lambda: bool(self.host.me))

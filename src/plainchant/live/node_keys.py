@@ -51,10 +51,8 @@ class NodeKeys:
             return ""
         what = f"{self._place} is at {' and '.join(reachable)}, where other machines reach it, and has no key"
         if not insecure:
-            raise UsageError(
-                f"{what}: anybody there could read, change and forge all messages; make a key with `plainchant key new FILE`, "
-                "give key=FILE at every member, or say insecure=True (--insecure) if that is meant"
-            )
+            text = f"{what}: anybody there could read, change and forge all messages; make a key with `plainchant key new FILE`"
+            raise UsageError(f"{text}, give key=FILE at every member, or say insecure=True (--insecure) if that is meant")
         return f"{what}: anybody there can read, change and forge all messages (`plainchant key new FILE`, then key=FILE)"
 
     def seal(

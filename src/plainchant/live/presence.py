@@ -172,7 +172,6 @@ class Presence:
         return process_name(self.place, self.incarnation)
 
     # --- hellos -----------------------------------------------------------------------------------------------------
-
     def greet(self, to: Iterable[Address] | None = None, *, answer: bool = True) -> None:
         """Says hello: to everybody, or to these."""
         addresses = tuple(peer.address for peer in self.peers.values()) if to is None else tuple(to)
@@ -318,7 +317,6 @@ class Presence:
         return wanted
 
     # --- entering groups --------------------------------------------------------------------------------------------
-
     def want(self, group: GroupId, first: tuple[str, ...]) -> None:
         """We want to enter a group. ``first``: the places whose processes form it together, if it is not there yet."""
         self._first[group] = first

@@ -114,7 +114,6 @@ class Sealed:
         _ALL.add(self)
 
     # --- what a transport has ---------------------------------------------------------------------------------------
-
     @property
     def limits(self) -> Limits:
         inner = self.inner.limits
@@ -144,7 +143,6 @@ class Sealed:
         await self.inner.close()
 
     # --- sending ----------------------------------------------------------------------------------------------------
-
     def send(self, to: Sequence[Address], data: Data) -> None:
         self._send(self._inner_senders[0], to, data)
 
@@ -212,7 +210,6 @@ class Sealed:
             self._derived = 0
 
     # --- receiving --------------------------------------------------------------------------------------------------
-
     def _on_packet(self, source: Address, data: Data) -> None:
         size = len(data)
         if size < SHORTEST_DATA:
@@ -353,7 +350,6 @@ class Sealed:
             self._lists.clear()
 
     # --- keys and sessions ------------------------------------------------------------------------------------------
-
     def place_at(self, address: Address) -> str | None:
         """The place of whoever has proved itself at an address."""
         session = self._at.get(address)

@@ -70,7 +70,6 @@ class Session:
         self._seen = _SEEN
 
     # --- the window -------------------------------------------------------------------------------------------------
-
     def begin_after(self, number: int) -> None:
         """What was sent up to that number is not taken any more: it is older than the proof that its sender is there."""
         self._highest = number
@@ -91,7 +90,6 @@ class Session:
             self._seen |= 1 << -ahead
 
     # --- opening ----------------------------------------------------------------------------------------------------
-
     def open(self, number: int, head: bytes, sealed: Data) -> bytes | None:
         """What was sealed, or None if that does not open."""
         try:

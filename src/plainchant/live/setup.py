@@ -56,7 +56,6 @@ class Setup:
         check_lans(self.lans, self.peers, self.backup)
 
     # --- groups -------------------------------------------------------------------------------------------------------
-
     def first_members(self, group: str, given: Sequence[str] | None) -> tuple[str, ...]:
         """The places that form a group: those given to ``join``, those in ``groups``, or all. The first two must agree."""
         first = members_of(group, given, self.peers) if given is not None else None
@@ -67,10 +66,8 @@ class Setup:
             raise UsageError(f"group {group!r} is not in the groups of this node ({there}); add it there, at every process")
         known = self.groups[group]
         if first is not None and set(first) != set(known):
-            raise UsageError(
-                f"members of {group!r} are {', '.join(first)}, and {', '.join(known)} in the groups of this node; "
-                f"make both the same, or leave members out"
-            )
+            text = f"members of {group!r} are {', '.join(first)}, and {', '.join(known)} in the groups of this node"
+            raise UsageError(f"{text}; make both the same, or leave members out")
         return first if first is not None else known
 
     def possible_groups(self, name: str, first: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -101,13 +98,10 @@ class Setup:
     def check_proposes(self) -> None:
         """Fails if processes cannot form groups while they run."""
         if not self.proposes:
-            raise UsageError(
-                f"with {self.description.name} and these parameters processes do not form groups while they run; name all groups "
-                f"before, and join them"
-            )
+            text = f"with {self.description.name} and these parameters processes do not form groups while they run"
+            raise UsageError(f"{text}; name all groups before, and join them")
 
     # --- parameters ---------------------------------------------------------------------------------------------------
-
     def tune(self, limits: Limits) -> Any:
         """The parameters, fitted to what the transport carries."""
         surroundings = Surroundings(
@@ -130,7 +124,6 @@ class Setup:
         return " ".join([self.description.name, *differing, "with state transfer" if state else "without state transfer"])
 
     # --- shared memory ------------------------------------------------------------------------------------------------
-
     @property
     def has_memory(self) -> bool:
         """Whether the protocol uses shared memory and this process is on a machine that has it."""
@@ -153,10 +146,8 @@ class Setup:
                 raise UsageError(
                     f"a node is on one machine, and these processes of node {mine} are elsewhere: {where}; name them otherwise"
                 )
-            raise UsageError(
-                f"{self.description.name} is for processes on one machine, and these are elsewhere: {where}; say in its "
-                "parameter remote who acts for them, or choose another protocol"
-            )
+            text = f"{self.description.name} is for processes on one machine, and these are elsewhere: {where}"
+            raise UsageError(f"{text}; say in its parameter remote who acts for them, or choose another protocol")
         addresses = sorted(format_address(address) for address in peers.values())
         return sha256(" ".join(addresses).encode()).hexdigest()[:16]
 

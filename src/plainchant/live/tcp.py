@@ -92,7 +92,6 @@ class TcpTransport:
         return self._listener is None
 
     # --- sending ------------------------------------------------------------------------------------------------------
-
     def send(self, to: Sequence[Address], data: Data) -> None:
         size = len(data)
         if size > self.limits.packet:
@@ -150,7 +149,6 @@ class TcpTransport:
         return peer
 
     # --- connections from others --------------------------------------------------------------------------------------
-
     def _accept(self) -> None:
         assert self._listener is not None
         for _ in range(READ_AT_ONCE):
@@ -195,7 +193,6 @@ class TcpTransport:
         self._peer(address).called(connection, own)
 
     # --- the end ------------------------------------------------------------------------------------------------------
-
     async def close(self) -> None:
         if self._listener is None:
             return
@@ -248,7 +245,6 @@ class _Peer:
         self.queued_bytes = 0
 
     # --- connecting ---------------------------------------------------------------------------------------------------
-
     def _connect(self) -> None:
         if self._attempt is not None or self._retry is not None:
             return
@@ -344,7 +340,6 @@ class _Connection:
         self._busy = False  # there are more whole frames in the buffer than one turn may have
 
     # --- making -------------------------------------------------------------------------------------------------------
-
     def connect(self, address: Address) -> None:
         assert self._socket is not None
         self.expect_greeting()
@@ -397,7 +392,6 @@ class _Connection:
         return self._greeting[0] == other._greeting[0] and self._greeting[1] < other._greeting[1]
 
     # --- writing ------------------------------------------------------------------------------------------------------
-
     @property
     def idle(self) -> bool:
         """A packet can leave at once."""
@@ -480,7 +474,6 @@ class _Connection:
             self._transport.loop.remove_writer(self._socket.fileno())
 
     # --- reading ------------------------------------------------------------------------------------------------------
-
     def _read(self) -> None:
         if self._busy:
             return
@@ -567,7 +560,6 @@ class _Connection:
             self.peer.answered(self)
 
     # --- the end ------------------------------------------------------------------------------------------------------
-
     def fail(self) -> None:
         """The network broke it, or the other end is no peer."""
         if self._socket is not None:

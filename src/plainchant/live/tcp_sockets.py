@@ -22,10 +22,8 @@ def listening_socket(bind: Address) -> socket.socket:
         made.listen(socket.SOMAXCONN)
     except OSError as error:
         made.close()
-        raise UsageError(
-            f"cannot listen at {format_address(bind)}: {error.strerror or error}; "
-            "is another member running there, is it an address of this machine?"
-        ) from error
+        text = f"cannot listen at {format_address(bind)}: {error.strerror or error}"
+        raise UsageError(f"{text}; is another member running there, is it an address of this machine?") from error
     return made
 
 

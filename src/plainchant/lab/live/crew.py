@@ -72,7 +72,6 @@ class Crew:
         (spools / COMPLAINTS).mkdir()
 
     # --- starting -----------------------------------------------------------------------------------------------------
-
     async def form(self, later: Sequence[str]) -> None:
         """Starts the first members, and returns when their groups are formed. ``later``: places that need a further process."""
         groups = self._scenario.groups
@@ -89,10 +88,8 @@ class Crew:
                     self._news.clear()
                     self._fail_if_dead()
         except TimeoutError:
-            raise LiveError(
-                f"in {START_SECONDS:g} s not all processes got into their groups: {', '.join(self._outside())} did not; "
-                "is the machine overloaded, or does the network lose everything?"
-            ) from None
+            text = f"in {START_SECONDS:g} s not all processes got into their groups: {', '.join(self._outside())} did not"
+            raise LiveError(f"{text}; is the machine overloaded, or does the network lose everything?") from None
 
     async def come(self, place: str, groups: Sequence[str], fault: Fault) -> None:
         """Starts a place's next process, which joins these groups."""
@@ -184,7 +181,6 @@ class Crew:
                 raise LiveError(f"{process.name} was gone before the scenario began: {process.end.reason or process.end.state}")
 
     # --- processes that run -------------------------------------------------------------------------------------------
-
     def running(self, place: str) -> Process | None:
         """The process of a place, if there is one."""
         process = self.latest.get(place)
@@ -207,7 +203,6 @@ class Crew:
             process.tell(command)
 
     # --- the network --------------------------------------------------------------------------------------------------
-
     def spoil(self, fault: Fault, told: Iterable[Process]) -> None:
         """Puts a fault on the network, or heals it; ``told`` are the processes that record it."""
         writing = list(told)

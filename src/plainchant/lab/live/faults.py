@@ -51,7 +51,6 @@ class LiveFaults:
         heapq.heappush(self._agenda, (moment, next(self._order), action))
 
     # --- processes ----------------------------------------------------------------------------------------------------
-
     def running(self, place: str) -> Process | None:
         return self._crew.running(place)
 
@@ -107,7 +106,6 @@ class LiveFaults:
             process.tell(control.Inflict(fault))
 
     # --- groups -------------------------------------------------------------------------------------------------------
-
     def entered(self, process: Process) -> Mapping[str, None]:
         return process.entered
 
@@ -122,7 +120,6 @@ class LiveFaults:
         process.tell(control.Enter(tuple(groups), fault))
 
     # --- shared memory ------------------------------------------------------------------------------------------------
-
     @property
     def nodes(self) -> Mapping[str, MailboxServer]:
         return self._servers
@@ -138,7 +135,6 @@ class LiveFaults:
             self._servers[node].remove_all()
 
     # --- the network, and the end -------------------------------------------------------------------------------------
-
     def spoil(self, fault: Fault, recording: Sequence[Process]) -> None:
         self._crew.spoil(fault, recording)
 

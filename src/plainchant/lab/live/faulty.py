@@ -89,7 +89,6 @@ class FaultyTransport:
         self._dying = False
 
     # --- what a transport has -----------------------------------------------------------------------------------------
-
     async def open(self, receive: Receive, turn_over: TurnOver) -> None:
         self._loop = asyncio.get_running_loop()
         await self.inner.open(receive, turn_over)
@@ -122,7 +121,6 @@ class FaultyTransport:
         await self.inner.close()
 
     # --- faults -------------------------------------------------------------------------------------------------------
-
     def apply(self, fault: Fault) -> None:
         """Puts a partition, cut, clog, loss or crash of a network on, for its length or until the next heal; or heals."""
         if fault.kind not in NETWORK_FAULTS:
@@ -185,7 +183,6 @@ class FaultyTransport:
         return self._rules.bandwidth if self._rules.shared else link.bandwidth
 
     # --- packets ------------------------------------------------------------------------------------------------------
-
     def _send(self, to: Sequence[Address], data: Data) -> None:
         paths = [self._path(address) for address in to]
         if all(path.harmless for path in paths):
@@ -239,7 +236,6 @@ class FaultyTransport:
         return time
 
     # --- time ---------------------------------------------------------------------------------------------------------
-
     def _now(self) -> int:
         return int(self._loop.time() * SECOND)
 

@@ -94,7 +94,6 @@ class Namespaces:
         self._keepers.clear()
 
     # --- setting up -------------------------------------------------------------------------------------------------
-
     def _set_up(self) -> None:
         own = ["--user", "--map-root-user"] if self._own_user else []
         switch = self._keep(["unshare", *own, "--net"])
@@ -127,10 +126,8 @@ class Namespaces:
             except BrokenPipeError:
                 there = b""
             if not there:
-                raise NamespaceError(
-                    f"this system lets us make no network namespaces ({keeper.stderr.read().decode().strip()}); "
-                    "be root, or leave out --namespaces"
-                )
+                text = f"this system lets us make no network namespaces ({keeper.stderr.read().decode().strip()})"
+                raise NamespaceError(f"{text}; be root, or leave out --namespaces")
         return keeper
 
     def _enter(self, keeper: subprocess.Popen[bytes], *, net: bool = True) -> list[str]:

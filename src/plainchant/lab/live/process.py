@@ -100,7 +100,6 @@ class Process:
         self._reading = loop.create_task(self._read(reader))
 
     # --- talking ------------------------------------------------------------------------------------------------------
-
     def tell(self, command: control.Command) -> None:
         """Sends a command that needs no answer; a process that is stopped reads it when it continues."""
         if self.running:
@@ -160,7 +159,6 @@ class Process:
                     answer.set_result(report)
 
     # --- signals ------------------------------------------------------------------------------------------------------
-
     def kill(self, why: str) -> None:
         """Ends it with SIGKILL."""
         if self.running and self._popen.poll() is None:
@@ -212,7 +210,6 @@ class Process:
                 self._popen.send_signal(signal.SIGCONT)
 
     # --- the end ------------------------------------------------------------------------------------------------------
-
     async def gone(self, seconds: float) -> bool:
         """Waits until it is gone, for at most this long; whether it is."""
         if self._reading is not None:

@@ -121,7 +121,6 @@ class Worker:
         return Random(f"{self._task.seed}/{name}/{self._task.place}/{self._task.incarnation}")
 
     # --- from beginning to end ----------------------------------------------------------------------------------------
-
     async def run(self, commands: asyncio.StreamReader) -> None:
         """Carries out commands until the process ends."""
         node = self._node
@@ -170,7 +169,6 @@ class Worker:
             self._over.set_result(over)
 
     # --- groups -------------------------------------------------------------------------------------------------------
-
     async def _serve(self) -> None:
         """Takes part without being in a group."""
         node = self._node
@@ -280,7 +278,6 @@ class Worker:
             task.cancel()
 
     # --- commands -----------------------------------------------------------------------------------------------------
-
     async def _obey(self, commands: asyncio.StreamReader) -> None:
         while text := await commands.readline():
             self._do(control.decode_command(text))

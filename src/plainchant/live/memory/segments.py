@@ -97,10 +97,8 @@ def _aligned(position: int, to: int) -> int:
 def check_layout(layout: Layout) -> None:
     """Fails if a mailbox cannot be so large."""
     if not 1 <= layout.places <= MOST_PLACES or layout.copies < 1 or layout.slots < 1 or layout.room < 0:
-        raise UsageError(
-            f"a mailbox has at least one copy and one slot a place, and 1 to {MOST_PLACES} places, not "
-            f"{layout.copies} copies, {layout.slots} slots and {layout.places} places; choose others"
-        )
+        text = f"a mailbox has at least one copy and one slot a place, and 1 to {MOST_PLACES} places, not {layout.copies} copies"
+        raise UsageError(f"{text}, {layout.slots} slots and {layout.places} places; choose others")
 
 
 def make(path: Path, layout: Layout) -> None:
@@ -129,10 +127,8 @@ def _in_room(path: Path, length: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CommonMemoryError(
-            f"no room for {length} bytes of common memory in {path.parent}: {error.strerror}; make room there, or choose fewer "
-            "places, slots or copies, or a smaller room"
-        ) from error
+        text = f"no room for {length} bytes of common memory in {path.parent}: {error.strerror}"
+        raise CommonMemoryError(f"{text}; make room there, or choose fewer places, slots or copies, or a smaller room") from error
 
 
 class Segment:
@@ -167,7 +163,6 @@ class Segment:
             _allocate(self._file, self.path, self._at.data + place * length, length)
 
     # --- steps --------------------------------------------------------------------------------------------------------
-
     def operate(self, step: Callable[[Segment], Any]) -> Any:
         """Runs a step while nobody else does; FAILED if the module has crashed."""
         memory = self._memory
@@ -238,7 +233,6 @@ class Segment:
         memory[_WHOLE] = 0
 
     # --- crashes ------------------------------------------------------------------------------------------------------
-
     @property
     def has_crashed(self) -> bool:
         return bool(self._memory[_CRASHED])
@@ -253,7 +247,6 @@ class Segment:
         os.close(self._file)
 
     # --- the records --------------------------------------------------------------------------------------------------
-
     def _selector(self, position: int) -> int:
         changed = self._changes.get(position)
         return changed if changed is not None else self._memory[position]

@@ -175,10 +175,8 @@ class MailboxServer:
             if register is None:
                 register = self._make(mailbox, layout, epoch, undo)
             if register.layout != layout:
-                raise Refused(
-                    f"mailbox {mailbox!r} has {_sizes(register.layout)}, and {process} wants {_sizes(layout)}; give all of them "
-                    "the same parameters"
-                )
+                text = f"mailbox {mailbox!r} has {_sizes(register.layout)}, and {process} wants {_sizes(layout)}"
+                raise Refused(f"{text}; give all of them the same parameters")
             if any(seat.process == process for seat in register.seats):
                 raise Refused(f"a process named {process} is connected to mailbox {mailbox!r} already; choose another name")
             taken = {seat.place for seat in register.seats}
@@ -600,10 +598,8 @@ def _telling(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CommonMemoryError(
-            f"the mailboxes in {root} cannot be used: {error.strerror}; see to its room and permissions, and to the limits of "
-            "this process (ulimit)"
-        ) from error
+        text = f"the mailboxes in {root} cannot be used: {error.strerror}"
+        raise CommonMemoryError(f"{text}; see to its room and permissions, and to the limits of this process (ulimit)") from error
 
 
 def _sizes(layout: Layout) -> str:

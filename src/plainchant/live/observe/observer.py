@@ -80,7 +80,6 @@ class Observer:
             self._tracing = Tracing(spans if isinstance(spans, Spans) else Spans(spans))
 
     # --- from beginning to end ----------------------------------------------------------------------------------------
-
     async def open(self, node: Node) -> None:
         """Begins to look at a node whose host is there; the node is open when this has returned."""
         self._node = node
@@ -143,7 +142,6 @@ class Observer:
             self._next_sample(figures)
 
     # --- what the host tells ------------------------------------------------------------------------------------------
-
     def recorded(self, kind: str, group: str | None, detail: dict[str, Any]) -> None:
         """The protocol, or a layer of it, explains something."""
         # Of groups that this process is not in there may be any number, so they have no figures of their own.
@@ -208,7 +206,6 @@ class Observer:
                 yield
 
     # --- what groups tell ---------------------------------------------------------------------------------------------
-
     def accepted(self, group: Membership) -> None:
         """Messages are about to be handed to the host; among them is a sample."""
         figures = self.figures.get(group.name)

@@ -120,7 +120,6 @@ class Tracing:
         return self._options.every > 0
 
     # --- from beginning to end ----------------------------------------------------------------------------------------
-
     def open(self, node: Node) -> None:
         self._node = node
         if self._options.otlp:
@@ -164,7 +163,6 @@ class Tracing:
         span.set_status(self._api.Status(self._api.StatusCode.ERROR, text))
 
     # --- membership ---------------------------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def joining(self, group: str) -> Iterator[None]:
         """A span around the way into a group, in the program's own context; what ends it otherwise is its status."""
@@ -248,7 +246,6 @@ class Tracing:
         span.end()
 
     # --- state transfer -----------------------------------------------------------------------------------------------
-
     def _state(self, group: str, detail: Mapping[str, Any]) -> None:
         """What the layer for state transfer records: by the donor with a ``joiner``, by the joiner with a ``donor``."""
         stage, joiner, view = detail["stage"], detail.get("joiner"), detail.get("at_view", 0)
@@ -268,7 +265,6 @@ class Tracing:
         span.end()
 
     # --- messages -----------------------------------------------------------------------------------------------------
-
     def next_of(self, group: Membership) -> float:
         """The receipt of the next own message of a group that is traced; infinite: none."""
         if not self.traces_messages:
