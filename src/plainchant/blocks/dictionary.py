@@ -39,11 +39,9 @@ Entry: TypeAlias = list[Any]  # value, stamp, writer
 
 
 class Dictionary(Block, Mapping[str, Any]):
-    """Read it like a dictionary; change it by ``await book.set(key, value)`` and the like.
-
-    Reading gives what this member has applied so far; ``await book.read(key)`` what is there when it is called. Values are
-    shared with the state: do not change them in place.
-    """
+    """Read it like a dictionary; change it by ``await book.set(key, value)`` and the like. Reading gives what this member has
+    applied so far; ``await book.read(key)`` what is there when it is called. Values are shared with the state: do not change them
+    in place."""
 
     kind: ClassVar[str] = "dictionary"
 

@@ -20,10 +20,8 @@ class LeadershipLost(OfficeLost):
 
 
 class Election(Office):
-    """``election.leader`` and ``election.term`` as far as this member has come; ``await election.lead()`` to lead.
-
-    With ``quorum="majority"`` at most one part of a group that is cut in two has a leader, with ``"part"`` each has one.
-    """
+    """``election.leader`` and ``election.term`` as far as this member has come; ``await election.lead()`` to lead. With
+    ``quorum="majority"`` at most one part of a group that is cut in two has a leader, with ``"part"`` each has one."""
 
     kind: ClassVar[str] = "election"
     lost_error: ClassVar[type[OfficeLost]] = LeadershipLost

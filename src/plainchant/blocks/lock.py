@@ -30,11 +30,9 @@ class StaleToken(PlainchantError):
 
 
 class Lock(Office):
-    """One holder at a time: ``async with lock as token: store.write(token, ...)``.
-
-    With ``quorum="majority"`` at most one part of a group that is cut in two has a holder, and tokens grow for ever; with
-    ``"part"`` each part has a holder of its own, and only tokens of one part are comparable.
-    """
+    """One holder at a time: ``async with lock as token: store.write(token, ...)``. With ``quorum="majority"`` at most one part of
+    a group that is cut in two has a holder, and tokens grow for ever; with ``"part"`` each part has a holder of its own, and only
+    tokens of one part are comparable."""
 
     kind: ClassVar[str] = "lock"
     lost_error: ClassVar[type[OfficeLost]] = LockLost
@@ -105,11 +103,8 @@ class Lock(Office):
 
 
 class Fence:
-    """What a resource that a lock protects asks first: ``fence.admit(token)``.
-
-    ``note`` is called with what it let in, for a trace: ``functools.partial(lock.note, "admit")`` writes rows that
-    ``lock-exclusion`` looks at.
-    """
+    """What a resource that a lock protects asks first: ``fence.admit(token)``. ``note`` is called with what it let in, for a
+    trace: ``functools.partial(lock.note, "admit")`` writes rows that ``lock-exclusion`` looks at."""
 
     def __init__(self, resource: str = "resource") -> None:
         self.resource = resource

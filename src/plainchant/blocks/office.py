@@ -49,11 +49,9 @@ class OfficeLost(GroupError):
 
 
 class Holding:
-    """An office that this process holds, under a token; ``async with`` it to be interrupted when it is lost.
-
-    Within the ``async with`` the task that entered it is cancelled at its next ``await`` when the office is lost, and a kind of
-    :class:`OfficeLost` is raised at the end. Leaving it gives the office up.
-    """
+    """An office that this process holds, under a token; ``async with`` it to be interrupted when it is lost. Within the ``async
+    with`` the task that entered it is cancelled at its next ``await`` when the office is lost, and a kind of :class:`OfficeLost`
+    is raised at the end. Leaving it gives the office up."""
 
     def __init__(self, office: Office, token: int, request: int) -> None:
         self._office = office

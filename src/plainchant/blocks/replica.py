@@ -54,12 +54,10 @@ _MOST_HELD: Final = 1_000_000  # most commands that wait for parts to tell their
 
 
 class Replica:
-    """Blocks over a group: ``async with Replica(group, book=Dictionary(), door=Lock()) as replica``.
-
-    All members give the same blocks under the same names, and join with ``state=True`` if anybody is to come later. The replica
-    reads the group from its first event on; nobody else does. When the ``async with`` is entered the state is there. Messages of
-    the program's own go to ``messages``, in their place, where that is given.
-    """
+    """Blocks over a group: ``async with Replica(group, book=Dictionary(), door=Lock()) as replica``. All members give the same
+    blocks under the same names, and join with ``state=True`` if others join later. The replica alone reads the group, from its
+    first event on; the state is there when the ``async with`` is entered. The program's own messages go to ``messages``, in their
+    place."""
 
     def __init__(
         self, group: Group, *, patience: float = PATIENCE, messages: Callable[[Message], None] | None = None, **blocks: Block

@@ -119,10 +119,8 @@ class _Open:
 
 
 class Requests(Block):
-    """Questions to a group: ``await requests.ask(payload, need="majority")``; every member answers by its ``handler``.
-
-    All members give the same ``most`` (open questions) and ``largest`` (bytes of a question or an answer), each its own handler.
-    """
+    """Questions to a group: ``await requests.ask(payload, need="majority")``; every member answers by its ``handler``. All
+    members give the same ``most`` (open questions) and ``largest`` (bytes of a question or an answer), each its own handler."""
 
     kind: ClassVar[str] = "requests"
 

@@ -106,11 +106,9 @@ _told = attrgetter("name", "place", "mark", "key", "attempt", "worker", "last", 
 
 
 class WorkQueue(Block):
-    """A work queue with a copy at every member: ``await queue.put(payload)`` here, ``await queue.work(handler)`` there.
-
-    All members give the same numbers: ``capacity`` (jobs that are not done), ``keep`` (results that can still be read),
-    ``attempts`` (after which a job is given up) and ``largest`` (bytes of a job or a result).
-    """
+    """A work queue with a copy at every member: ``await queue.put(payload)`` here, ``await queue.work(handler)`` there. All
+    members give the same numbers: ``capacity`` (jobs that are not done), ``keep`` (results that can still be read), ``attempts``
+    (after which a job is given up) and ``largest`` (bytes of a job or a result)."""
 
     kind: ClassVar[str] = "work-queue"
 
@@ -135,12 +133,9 @@ class WorkQueue(Block):
 
     # --- what programs call -------------------------------------------------------------------------------------------
     async def put(self, payload: Any, *, key: str | None = None, timeout: float | None = None) -> str:
-        """Puts a job, as soon as there is room for it; returns its name when it has its place. ``payload`` is anything that
-        MessagePack has.
-
-        With a ``key``, a job of the same key that is still here, or whose result is, is the same job: who does not know whether a
-        put got through (``OutcomeUnknown``) puts again under the same key.
-        """
+        """Puts a job, as soon as there is room; returns its name when it has its place. ``payload`` is anything that MessagePack
+        has. With a ``key``, a job of the same key that is still here, or whose result is, is the same job: a program that does
+        not know whether a put got through (``OutcomeUnknown``) puts again under the same key."""
         limit = self.replica.patience if timeout is None else timeout
         async with within(limit, lambda: self._no_room(limit)):
             name = await self._put_when_there_is_room(payload, key)
@@ -219,8 +214,7 @@ class WorkQueue(Block):
                 await asyncio.shield(self._say([_REST]))
 
     async def hand_on(self, job: str) -> None:
-        """Takes a job from whoever has it, because it takes too long, and gives it to the next; what the first one still says of
-        it does not count. Nothing happens to a job that nobody has."""
+        """Takes a slow job from its worker and gives it to the next; what the first one still says of it does not count."""
         await self.execute([_HAND_ON, job])
 
     @property
@@ -382,8 +376,7 @@ class WorkQueue(Block):
                 future.set_result(finished)
 
     def _deal(self) -> None:
-        """What waits goes to workers that have a hand free: those with the fewest jobs first, but rather not to the one that had
-        the job."""
+        """Deals what waits to workers with a hand free: the fewest jobs first, but preferably not to the one that had the job."""
         while (chosen := self._next()) is not None:
             job, worker = chosen
             self._waiting.remove((job.place, job.name))

@@ -184,11 +184,9 @@ class Guaranteed:
         self.period = wanted.period
 
     async def send(self, payload: bytes) -> Receipt:
-        """Sends the next message. One that comes before its period is over waits, and its deadline counts from then on.
-
-        Raises :class:`Rejected` if the protocol can no longer keep the stream's deadlines, :class:`Refused` if the stream was
-        released or the group is over. A send that is cancelled while it waits has sent nothing.
-        """
+        """Sends the next message. One that comes before its period is over waits, and its deadline counts from then on. Raises
+        :class:`Rejected` if the protocol can no longer keep the stream's deadlines, :class:`Refused` if the stream was released
+        or the group is over. A send that is cancelled while it waits has sent nothing."""
         payload = as_bytes(payload)
         if len(payload) > self.size:
             raise UsageError(f"{len(payload)} bytes are more than a message of stream {self.name!r} has ({self.size}); send less")

@@ -122,19 +122,15 @@ class Group:
         return self._outgoing.try_send(payload)
 
     def send_many(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, Receipt]:
-        """Sends messages in their order: all of them or, if it is cancelled or refused, none.
-
-        The fast way to send: one call for many messages. The receipt is that of the last.
-        """
+        """Sends messages in their order: all of them or, if it is cancelled or refused, none. The fast way to send: one call for
+        many messages. The receipt is that of the last."""
         return self._outgoing.send_many(payloads)
 
     def stream(self, name: str, *, size: int, deadline: str, period: str) -> Coroutine[Any, Any, Guaranteed]:
         """Asks for a stream of messages whose deadlines are guaranteed: each has at most ``size`` bytes, is delivered within
-        ``deadline`` of being sent, and comes at least ``period`` after the one before; durations are text (``"50ms"``).
-
-        Returns when the protocol has admitted it, and raises :class:`Rejected` if it cannot. The protocol keeps room for the
-        stream until it is released.
-        """
+        ``deadline`` of being sent, and comes at least ``period`` after the one before; durations are text (``"50ms"``). Returns
+        when the protocol has admitted it, and raises :class:`Rejected` if it cannot. The protocol keeps room for the stream until
+        it is released."""
         return self._membership.admissions.stream(name, size, deadline, period)
 
     @property
@@ -159,25 +155,19 @@ class Group:
 
     # --- the end ------------------------------------------------------------------------------------------------------
     async def leave(self) -> None:
-        """Leaves the group: what was accepted is sent first. Returns when the group has released this process.
-
-        The request stands: if the caller is cancelled, the process leaves all the same, when it can.
-        """
+        """Leaves the group: what was accepted is sent first. Returns when the group has released this process. The request
+        stands: if the caller is cancelled, the process leaves all the same, when it can."""
         await self._membership.leave()
 
     async def close(self) -> None:
         """Closes the group for all its members: what this process accepted is sent first. Returns when the group is over here.
-
-        The streams of all members end. What others have accepted and not sent by then is lost, as their receipts tell.
-        """
+        The streams of all members end. What others have accepted and not sent by then is lost, as their receipts tell."""
         await self._membership.close()
 
     async def finish(self) -> None:
         """Ends this process's part in a group that cannot be left: sends what was accepted, and waits until the group is idle.
-
-        Returns when this process has had nothing to do there for so long that no fault can have gone unnoticed. The others
-        still count on the process: it stays in the group until its node is closed. A group that can be left is left.
-        """
+        Returns when this process has had nothing to do there for so long that no fault can have gone unnoticed. The others still
+        count on the process: it stays in the group until its node is closed. A group that can be left is left."""
         await self._membership.finish()
 
     async def ended(self) -> None:
@@ -185,11 +175,9 @@ class Group:
         await self._membership.ended()
 
     async def rename(self, name: GroupId) -> View:
-        """Renames the group, at all members. Returns when it is done, with the view that bears the new name.
-
-        The group goes on: its stream has a view with the new name, and what waits to be sent is sent under it. If two members
-        choose at once, one of the names wins everywhere; look at ``view.group``.
-        """
+        """Renames the group, at all members. Returns when it is done, with the view that bears the new name. The group goes on:
+        its stream has a view with the new name, and what waits to be sent is sent under it. If two members choose at once, one of
+        the names wins everywhere; look at ``view.group``."""
         return await self._membership.rename(name)
 
     # --- for people who ask what happens ------------------------------------------------------------------------------
@@ -208,11 +196,9 @@ class Group:
 
     def note(self, about: str, message: Message | None = None, **detail: Any) -> None:
         """Writes a row of kind ``note`` into the trace: what the application did, for its own checks and for explanations.
-
-        ``about`` is the kind of the note (``"payment"``), ``message`` the message that it is about, ``detail`` the rest, in
-        terms of JSON. The row stands in this process's history behind everything that the program has read so far. A process's
-        history ends when it leaves its last group or is stopped; what is noted later is not part of it.
-        """
+        ``about`` is the kind of the note (``"payment"``), ``message`` the message that it is about, ``detail`` the rest, in terms
+        of JSON. The row stands in this process's history behind everything that the program has read so far. A process's history
+        ends when it leaves its last group or is stopped; what is noted later is not part of it."""
         if not isinstance(about, str) or not about or "note" in detail:
             raise UsageError(f"a note is about something: give it a name, not {about!r}, and no detail that is called note")
         whole = {"note": about, **detail}
@@ -226,12 +212,9 @@ class Group:
 
 
 def merged(*groups: Group) -> Stream:
-    """Reads several groups of one process as one stream: ``async for event in merged(red, blue)``.
-
-    Events come in the order in which the protocol delivered them at this process, so what it promises across groups holds in the
-    stream; ``event.group`` names the group of each. The stream ends when all groups have, and raises :class:`Halted` when the
-    process was stopped.
-    """
+    """Reads several groups of one process as one stream: ``async for event in merged(red, blue)``. Events come in the order in
+    which the protocol delivered them at this process, so what it promises across groups holds in the stream; ``event.group``
+    names the group of each. The stream ends when all groups have, and raises :class:`Halted` when the process was stopped."""
     strangers = [type(group).__name__ for group in groups if not isinstance(group, Group)]
     if strangers:
         text = f"merged reads groups, and a {strangers[0]} was given"

@@ -125,10 +125,8 @@ _Origin: TypeAlias = tuple[Incoming, int, int]  # origin of consecutive events o
 
 
 class Stream:
-    """The events of a group, or of several groups of one process (:func:`merged`), in the order in which they arrived.
-
-    One task reads. Breaking out of a loop loses nothing: go on with this stream or another one at any time.
-    """
+    """The events of a group, or of several groups of one process (:func:`merged`), in the order in which they arrived. One task
+    reads. Breaking out of a loop loses nothing: go on with this stream or another one at any time."""
 
     def __init__(self, sources: tuple[Incoming, ...]) -> None:
         self._sources = sources

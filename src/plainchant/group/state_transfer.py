@@ -27,10 +27,8 @@ class Call(Protocol):
 
 
 class StateEvents:
-    """The keeper of one process. ``layer`` is set when the stack is built.
-
-    ``defer`` makes a call among the effects of the host's turn, in order; ``turn`` calls the engine, outside any other turn.
-    """
+    """The keeper of one process. ``layer`` is set when the stack is built. ``defer`` makes a call among the effects of the host's
+    turn, in order; ``turn`` calls the engine, outside any other turn."""
 
     layer: StateTransfer
 

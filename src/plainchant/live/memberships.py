@@ -28,10 +28,8 @@ DEFAULT_BUFFERS: Final = Buffers()
 
 
 class Memberships:
-    """The memberships of one process, and the owner of its host. ``host`` is set when the node opens.
-
-    ``begin`` makes the process's engine for these groups, once its name is known; ``take_name`` learns the name first.
-    """
+    """The memberships of one process, and the owner of its host. ``host`` is set when the node opens. ``begin`` makes the
+    process's engine for these groups, once its name is known; ``take_name`` learns the name first."""
 
     host: LiveHost
 

@@ -38,11 +38,8 @@ _LIST_BYTES: Final = 1 + MOST_DESTINATIONS * _DESTINATION.size
 
 
 class MulticastTransport(UdpTransport):
-    """Packets as datagrams, those to several members as multicasts.
-
-    ``interface`` is the address of the interface that multicasts use, by default the one that ``bind`` is an address of;
-    ``ttl`` is how many networks they may cross: 1 is this one.
-    """
+    """Packets as datagrams, those to several members as multicasts. ``interface`` is the address of the interface that multicasts
+    use, by default the one that ``bind`` is an address of; ``ttl`` is how many networks they may cross: 1 is this one."""
 
     def __init__(
         self,

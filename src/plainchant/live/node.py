@@ -62,35 +62,33 @@ SMALLEST_PACKET: Final = 256  # bytes of the smallest packet size
 class Node:
     """One process: ``async with Node(...) as node``, then ``node.join(group)``.
 
-    ``peers`` maps the names of places to addresses; ``me`` is one of them. ``parameters`` are the protocol's (see ``plainchant
-    protocols``). ``transport`` is ``"udp"``, ``"tcp"``, ``"multicast"``, or a function that makes one. ``packet`` is the size
-    of packets in bytes; 0: what the network's interface takes. With ``trace`` everything that happens is recorded in a spool
-    under that directory, which ``plainchant collect`` turns into a trace to verify. With ``state``, which all members must
-    agree on, a process that joins an existing group gets the application's state from a member: its first events are the view
-    and a ``State``, and a member is asked for it by a ``StateRequest`` in its stream. ``groups`` lists the groups that exist,
-    with the places that form them: ``join`` takes the members from it and enters no others. Where groups share members some
-    protocols promise less, so without it the least is promised.
+    ``peers`` maps the names of places to addresses; ``me`` is one of them. ``parameters`` are the protocol's (``plainchant
+    protocols``). ``transport`` is ``"udp"``, ``"tcp"``, ``"multicast"``, or a function that makes one. ``packet`` is the size of
+    packets in bytes; 0: what the network's interface takes. With ``trace`` everything that happens is recorded in a spool under
+    that directory, which ``plainchant collect`` turns into a trace to verify. With ``state``, which all members must agree on, a
+    process that joins an existing group gets the application's state from a member: its first events are the view and a
+    ``State``, and a member is asked for it by a ``StateRequest`` in its stream. ``groups`` lists the groups that exist, with the
+    places that form them: ``join`` takes the members from it and enters no others. Where groups share members some protocols
+    promise less, so without it the least is promised.
 
-    ``agree`` is asked about groups that others propose (:meth:`form`): it gets an :class:`~.core.model.Invitation` and says
-    whether this process wants to be in the group. A node that is given it can be asked as soon as it is open, another once it
-    has joined a group; that one agrees to everything. Take the groups that come of it with :meth:`next_group`, and read them.
+    ``agree`` gets an :class:`~.core.model.Invitation` to a group that another process proposes (:meth:`form`) and says whether
+    this one wants to be in it. A node that is given it can be asked as soon as it is open, another once it has joined a group;
+    that one agrees to everything. Take such groups with :meth:`next_group`, and read them.
 
     Protocols on shared memory need all peers on one machine, or, where processes are on nodes (``n1.a`` is on ``n1``), those of
-    each node. Those with the same ``memory`` share it, node by node: any name, and by default one that is made of the peers'
-    addresses, so that unrelated programs do not meet. With a second network (the parameter ``lans``) ``backup`` has the addresses
-    of all peers there. A process that is in no group and serves the others calls :meth:`serve`.
+    each node. Those with the same ``memory`` share it, node by node: any name, by default one made of the peers' addresses, so
+    that unrelated programs do not meet. With a second network (the parameter ``lans``) ``backup`` has the addresses of all peers
+    there. A process that is in no group and serves the others calls :meth:`serve`.
 
-    ``watch`` (``"127.0.0.1:8765"``) serves a page there that shows what this process does (``docs/watch.md``).
+    ``watch`` (``"127.0.0.1:8765"``) serves a page that shows what this process does (``docs/watch.md``). ``metrics`` is an
+    address (``"127.0.0.1:9464"``, or a port on loopback) at which Prometheus finds the node's figures, or a registry of
+    ``prometheus_client`` that gets them. With ``spans`` it reports to OpenTelemetry (:class:`~.observe.spans.Spans`, or the share
+    of messages that are traced). Both need the extra ``observe``.
 
-    ``metrics`` is an address (``"127.0.0.1:9464"``; a port alone is one of this machine's own) at which Prometheus finds the
-    node's figures as long as it is open, or a registry of ``prometheus_client`` that is to have them. With ``spans`` it reports
-    to OpenTelemetry (:class:`~.observe.spans.Spans`, or the share of messages that are traced). Both need the extra
-    ``observe``.
-
-    ``key`` is the name of a key file (``plainchant key new``) or a :class:`~plainchant.Keyring`; without it the environment is
-    looked at (``PLAINCHANT_KEY``, ``PLAINCHANT_KEY_FILE``). All members need the same one: then every packet is sealed. A
-    file that changes is read again. Without any key a node is only at an address that no other machine reaches, unless it is
-    told that this is intended (``insecure``).
+    ``key`` is a key file (``plainchant key new``) or a :class:`~plainchant.Keyring`; by default the environment's
+    (``PLAINCHANT_KEY``, ``PLAINCHANT_KEY_FILE``). All members need the same one: then every packet is sealed. A file that changes
+    is read again. Without a key a node is only at an address that no other machine reaches, unless that is intended
+    (``insecure``).
     """
 
     def __init__(
@@ -248,10 +246,8 @@ class Node:
         )
 
     async def close(self, *, drained: bool = False) -> None:
-        """Stops at once. (Leave the groups first, if they can be left: otherwise the others have to detect it.)
-
-        ``drained`` is for a caller that knows the whole run: senders had stopped, and nothing was under way anywhere.
-        """
+        """Stops at once. (Leave the groups first, if they can be left: otherwise the others have to detect it.) ``drained`` is
+        for a caller that knows the whole run: senders had stopped, and nothing was under way anywhere."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -334,13 +330,10 @@ class Node:
         listen: bool = True,
         role: str = BOTH,
     ) -> Joining:
-        """Joins a group: ``async with node.join("bank") as group``.
-
-        ``members`` are the places whose processes form the group together if it does not exist; by default those that the
-        node's ``groups`` names, or all peers. Once it exists, its members admit the processes that join. Raises
-        :class:`JoinTimeout`, saying what it waited for. With protocols that have roles (``dedos``), ``role="sends"`` joins
-        without receiving messages and ``role="receives"`` without sending any.
-        """
+        """Joins a group: ``async with node.join("bank") as group``. ``members`` are the places whose processes form the group
+        together if it does not exist; by default those that the node's ``groups`` names, or all peers. Once it exists, its
+        members admit the processes that join. Raises :class:`JoinTimeout`, saying what it waited for. With protocols that have
+        roles (``dedos``), ``role="sends"`` joins without receiving messages and ``role="receives"`` without sending any."""
         return self.joining(group, members, timeout, leave_timeout, Buffers(outgoing, unread, listen), role)
 
     def joining(
@@ -376,12 +369,9 @@ class Node:
         unread: int = UNREAD,
         listen: bool = True,
     ) -> Group:
-        """Proposes a new group to the processes at these places; those that agree form it with this one.
-
-        Returns when the group is formed. ``group.leave()`` leaves it and ``group.close()`` ends it for all; do one of them before
-        the node is closed. Raises :class:`NotFormed` if no process agreed, :class:`JoinTimeout` if one cannot be reached or it
-        takes too long.
-        """
+        """Proposes a new group to the processes at these places; those that agree form it with this one. Returns when the group
+        is formed. ``group.leave()`` leaves it and ``group.close()`` ends it for all; do one of them before the node is closed.
+        Raises :class:`NotFormed` if no process agreed, :class:`JoinTimeout` if one cannot be reached or it takes too long."""
         self._setup.check_proposes()
         buffers = Buffers(outgoing, unread, listen)
         self._check_open(group)
@@ -502,12 +492,10 @@ def join(
     key: Keyring | str | Path | None = None,
     insecure: bool = False,
 ) -> Joining:
-    """Joins a group with a process of its own: ``async with plainchant.join("bank", me="a", peers={...}) as group``.
-
-    ``peers`` maps the names of places to addresses (``"host:port"``), ``me`` is one of them, ``members`` those
-    that form the group together if it does not exist (all of ``peers`` by default). ``timeout`` and ``leave_timeout`` are
-    seconds. The rest is as :class:`Node` and :meth:`Node.join` have it. To join several groups from one process, make a node.
-    """
+    """Joins a group with a process of its own: ``async with plainchant.join("bank", me="a", peers={...}) as group``. ``peers``
+    maps the names of places to addresses (``"host:port"``), ``me`` is one of them, ``members`` those that form the group together
+    if it does not exist (all of ``peers`` by default). ``timeout`` and ``leave_timeout`` are seconds. The rest is as
+    :class:`Node` and :meth:`Node.join` have it. To join several groups from one process, make a node."""
     groups = {group: members if members is not None else tuple(peers)}
     node = partial(Node, protocol=protocol, me=me, peers=peers, parameters=parameters, state=state, groups=groups)
     node = partial(node, transport=transport, packet=packet, trace=trace, run=run, incarnation=incarnation, memory=memory)

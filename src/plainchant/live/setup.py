@@ -131,10 +131,8 @@ class Setup:
         return placement.memory is not None and self.place not in placement.remote(self.parameters)
 
     def memory_name(self, peers: Mapping[str, Address]) -> str:
-        """The name of the shared memory of these peers, which is the same at all of them.
-
-        Fails unless all processes that share it are on this machine. ``peers`` have numeric addresses.
-        """
+        """The name of the shared memory of these peers (numeric addresses), the same at all of them. Fails unless those that
+        share it are on this machine."""
         remote = self.description.placement.remote(self.parameters)
         mine = self.node_of(self.place)
         elsewhere = [

@@ -587,10 +587,8 @@ class _Connection:
             self._left.set_result(None)
 
     def leave(self) -> asyncio.Future[None]:
-        """Sends what waits, says that no more will come, and is done when the other end has closed.
-
-        Closing outright would discard what the other end has not acknowledged, if it has sent something that we did not read.
-        """
+        """Sends what waits, says that no more will come, and is done when the other end has closed. Closing outright would
+        discard what the other end has not acknowledged, if it has sent something that we did not read."""
         self._left = self._transport.loop.create_future()
         if self._socket is None:
             self._left.set_result(None)

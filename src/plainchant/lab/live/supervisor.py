@@ -111,13 +111,11 @@ def supervise(
     progress: Callable[[str], None] = lambda text: None,
     watch: Watch | None = None,
 ) -> LiveSummary:
-    """Runs a scenario with real processes, which record what they do under ``spools``.
-
-    ``given`` names parameters that the user has set: these, and all that are not at their defaults, stay as they are; the
-    protocol fits the others to this machine. ``namespaces``: partitions are made by the kernel. ``time_scale`` stretches the
-    times of senders and faults. ``encrypted``: packets are sealed with a key that is made for the run. ``progress`` is called
-    with a sentence about the state of the run, ``watch`` sees the processes.
-    """
+    """Runs a scenario with real processes, which record what they do under ``spools``. ``given`` names parameters that the user
+    has set: these, and all that are not at their defaults, stay as they are; the protocol fits the others to this machine.
+    ``namespaces``: partitions are made by the kernel. ``time_scale`` stretches the times of senders and faults. ``encrypted``:
+    packets are sealed with a key that is made for the run. ``progress`` is called with a sentence about the state of the run,
+    ``watch`` sees the processes."""
     if not time_scale > 0:
         raise UsageError(f"times cannot be stretched by {time_scale:g}; give a number above 0")
     processes: list[Process] = []

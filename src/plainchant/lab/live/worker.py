@@ -447,8 +447,7 @@ def _die_while_sending(operation: Operate) -> None:
 
 
 def _limit_files(size: int) -> None:
-    """From now on the kernel refuses to write beyond this offset of any file, as a full disk does: what still fits is written,
-    and the rest is an error."""
+    """From now on the kernel refuses to write beyond this offset of any file, as a full disk does: what still fits is written."""
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size if most == resource.RLIM_INFINITY else most, most))
 

@@ -145,10 +145,8 @@ async def _sleep_until(moment: int) -> None:
 
 
 def outgoing_for(workloads: Sequence[Workload]) -> int:
-    """The outgoing buffer, in bytes, of a process with these workloads in a group.
-
-    One that only sends as fast as accepted shall not have seconds of messages waiting when the time is over.
-    """
+    """The outgoing buffer, in bytes, for these workloads in a group: one that sends as fast as accepted queues little at the
+    end."""
     if not workloads or any(workload.closed or workload.rate for workload in workloads):
         return OUTGOING
     return WAITING * (max(workload.size for workload in workloads) + MESSAGE_COST)

@@ -208,8 +208,7 @@ class MailboxServer:
         return Attachment(self, directory, register, seat, segments, (presence, bell))
 
     def disconnect(self, mailbox: str, place: int, process: str) -> None:
-        """Frees the place of a process that has died, -1: wherever it is; one that lives frees its own
-        (:meth:`Attachment.disconnect`)."""
+        """Frees the place of a dead process (-1: wherever it is); a live one frees its own (:meth:`Attachment.disconnect`)."""
         with locked(self.root):
             directory = self._directory(mailbox)
             register = read_register(directory)
@@ -255,8 +254,7 @@ class MailboxServer:
         return dict(sorted((register.mailbox, tuple(seat.process for seat in register.seats)) for register in registers))
 
     def sizes(self) -> list[int]:
-        """The memory that each file of this namespace's mailboxes may take, in bytes: modules, presences, bells, registers. (A
-        module has all of it only when each of its slots was used.)"""
+        """The bytes that each file of this namespace's mailboxes may take (a module only when each of its slots was used)."""
         found = []
         for folder in self._candidates():
             if self._register_in(folder) is not None:
@@ -316,8 +314,7 @@ class MailboxServer:
         return [Path(found.directory) for found in _mailboxes(self.root) if found.register.namespace == self.namespace]
 
     def remove_all(self) -> None:
-        """Removes every mailbox of this namespace, whoever is connected, and what was never made to the end: for whoever has
-        ended all processes."""
+        """Removes every mailbox of this namespace, and unfinished ones: for a caller that has ended all processes."""
         if not self.root.is_dir():
             return
         with locked(self.root):
