@@ -29,17 +29,13 @@ __all__ += ["LeadershipLost", "Lock", "LockLost", "NoOutcome", "NotEnoughAnswers
 __all__ += ["Part", "Question", "QueueFull", "Replica", "ReplicaOver", "Requests", "StaleToken", "Task", "TooManyQuestions"]
 __all__ += ["WorkQueue"]
 
-__getattr__ = exports(
-    __name__,
-    {
-        **dict.fromkeys(("Block", "Command", "CommandRefused", "NoOutcome", "OutcomeUnknown", "Part", "ReplicaOver"), "block"),
-        **dict.fromkeys(("Fence", "Lock", "LockLost", "StaleToken"), "lock"),
-        **dict.fromkeys(("Election", "LeadershipLost"), "election"),
-        **dict.fromkeys(("Holding", "OfficeLost"), "office"),
-        "Counter": "counter",
-        "Dictionary": "dictionary",
-        "Replica": "replica",
-        **dict.fromkeys(("Finished", "JobFailed", "QueueFull", "Task", "WorkQueue"), "work_queue"),
-        **dict.fromkeys(("NotEnoughAnswers", "Outcome", "Question", "Requests", "TooManyQuestions"), "requests"),
-    },
-)
+_WHERE = {
+    "block": ("Block", "Command", "CommandRefused", "NoOutcome", "OutcomeUnknown", "Part", "ReplicaOver"),
+    "lock": ("Fence", "Lock", "LockLost", "StaleToken"),
+    "election": ("Election", "LeadershipLost"),
+    "office": ("Holding", "OfficeLost"),
+    "work_queue": ("Finished", "JobFailed", "QueueFull", "Task", "WorkQueue"),
+    "requests": ("NotEnoughAnswers", "Outcome", "Question", "Requests", "TooManyQuestions"),
+    **{name.lower(): (name,) for name in ("Counter", "Dictionary", "Replica")},
+}
+__getattr__ = exports(__name__, {name: module for module, names in _WHERE.items() for name in names})

@@ -55,8 +55,7 @@ class Dictionary(Block, Mapping[str, Any]):
         self._most_tombstones = tombstones
         self._entries: dict[str, Entry] = {}
         self._deleted: dict[str, Entry] = {}  # stamps of deletions, the oldest first; their values are nothing
-        self._clock = 0
-        self._sum = 0
+        self._clock = self._sum = 0
 
     # --- reading ----------------------------------------------------------------------------------------------------------
     def __getitem__(self, key: str) -> Any:

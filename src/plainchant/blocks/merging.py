@@ -61,15 +61,9 @@ def _view_out(view: View) -> list[Any]:
 
 def _view_in(told: list[Any], group: str) -> View:
     number, members, joined, left, parts, newcomers = told
-    return View(
-        group,
-        number,
-        tuple(members),
-        tuple(joined),
-        {name: Reason(code, text) for name, code, text in left},
-        parts=tuple(tuple(part) for part in parts),
-        newcomers=tuple(newcomers),
-    )
+    gone = {name: Reason(code, text) for name, code, text in left}
+    apart = tuple(tuple(part) for part in parts)
+    return View(group, number, tuple(members), tuple(joined), gone, parts=apart, newcomers=tuple(newcomers))
 
 
 def merge_out(merge: Merge) -> list[Any]:

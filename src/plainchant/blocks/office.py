@@ -205,18 +205,10 @@ class Office(Block):
         self._tell_holder()
 
     def snapshot(self) -> list[Any]:
-        return [
-            self.owner,
-            self.token,
-            self._request,
-            [list(entry) for entry in self._waiting],
-            list(self._members),
-            list(self._quit),
-            [[step, list(electors)] for step, electors in self._electors],
-            self._step,
-            list(self._acks),
-            self._confirmed,
-        ]
+        waiting = [list(entry) for entry in self._waiting]
+        electors = [[step, list(electors)] for step, electors in self._electors]
+        state = [self.owner, self.token, self._request, waiting, list(self._members), list(self._quit), electors, self._step]
+        return [*state, list(self._acks), self._confirmed]
 
     def restore(self, snapshot: list[Any]) -> None:
         self.owner, self.token, self._request, self._waiting, self._members, self._quit = snapshot[:6]

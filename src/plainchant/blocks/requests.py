@@ -292,19 +292,16 @@ class Requests(Block):
         asked, answers, failed = tuple(question.asked), dict(question.answers), dict(question.failed)
         gone, late, enough = tuple(question.gone), tuple(question.pending), self._is_enough(question)
         outcome = Outcome(question.name, question.need, asked, answers, gone, failed, late, enough)
-        self._tell(
-            "outcome",
-            question=outcome.question,
-            need=outcome.need,
-            asked=list(outcome.asked),
-            why=why,
-            enough=outcome.enough,
-            at_view=self._view,
-            answers=[[member, digest_of(value)] for member, value in question.answers],
-            gone=list(outcome.gone),
-            failed=[[member, digest_of(text)] for member, text in question.failed],
-            late=list(outcome.late),
-        )
+        what: dict[str, Any] = {
+            "question": question.name,
+            "need": question.need,
+            "asked": list(asked),
+            "why": why,
+            "enough": enough,
+        }
+        said = [[member, digest_of(value)] for member, value in question.answers]
+        errors = [[member, digest_of(text)] for member, text in question.failed]
+        self._tell("outcome", **what, at_view=self._view, answers=said, gone=list(gone), failed=errors, late=list(late))
         self._drop(question)
         future = self._asking.get(question.name)
         if future is not None and not future.done():

@@ -47,10 +47,7 @@ class Membership:
         self._joined: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         self._state = asyncio.Event()
         self._ended = asyncio.Event()
-        self._received = 0
-        self._received_bytes = 0
-        self._sent_bytes = 0
-        self._views = 0
+        self._received = self._received_bytes = self._sent_bytes = self._views = 0
         self.delivery_observer: Callable[[Membership, ProcessId, int, int], None] | None = None  # see :meth:`observe`
 
     @property

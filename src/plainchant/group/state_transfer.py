@@ -81,8 +81,7 @@ class Answer:
         self._turnstile = asyncio.Lock()
         self._waiter: asyncio.Future[None] | None = None
         self._under_way = False  # a chunk has been handed over that has not reached the layer yet
-        self._closed = False
-        self._over = False
+        self._closed = self._over = False
 
     async def write(self, chunk: bytes) -> None:
         async with self._turnstile:

@@ -96,28 +96,11 @@ class NodeConfig:
 
     def join(self, *, unread: int = UNREAD) -> Joining:
         """The membership that this describes, with a process of its own: ``async with config.join() as group``."""
-        return join(
-            self.group,
-            protocol=self.protocol,
-            me=self.me,
-            peers=self.peers,
-            backup=self.backup,
-            members=self.members or None,
-            parameters=self.parameters,
-            transport=self._transport(),
-            packet=self.packet,
-            trace=self.trace or None,
-            run=self.run,
-            watch=self.watch or None,
-            incarnation=self.incarnation,
-            timeout=self.timeout / SECOND,
-            leave_timeout=self.leave_timeout / SECOND,
-            metrics=self.observe.metrics or None,
-            spans=self.observe.spans,
-            unread=unread,
-            key=self.key or None,
-            insecure=self.insecure,
-        )
+        same = ("protocol", "me", "peers", "backup", "parameters", "packet", "run", "incarnation", "insecure")
+        given: dict[str, Any] = {name: getattr(self, name) for name in same}
+        given |= {name: getattr(self, name) or None for name in ("members", "trace", "watch", "key")}
+        given |= {"metrics": self.observe.metrics or None, "spans": self.observe.spans, "transport": self._transport()}
+        return join(self.group, timeout=self.timeout / SECOND, leave_timeout=self.leave_timeout / SECOND, unread=unread, **given)
 
     def _transport(self) -> str | MakeTransport:
         if self.transport == "multicast":
@@ -166,11 +149,9 @@ class _Assembly:
     def config(self) -> NodeConfig:
         declared = {field.name: declaration for field, declaration in declarations(NodeConfig)}
         self._reader.table(self._document, (), declared, "in a node's configuration")
-        values = {
-            key: self._reader.value(hints(NodeConfig)[key], declared[key], given, (key,))
-            for key, given in self._document.items()
-            if key not in ("peers", "backup", "parameters")
-        }
+        plain = {key: given for key, given in self._document.items() if key not in ("peers", "backup", "parameters")}
+        types = hints(NodeConfig)
+        values = {key: self._reader.value(types[key], declared[key], given, (key,)) for key, given in plain.items()}
         if "peers" not in self._document:
             self._reader.fail((), 'peers are missing: write [peers] and, below it, a line such as a = "127.0.0.1:7001" for each')
         values |= {key: self._addresses(key) for key in ("peers", "backup") if key in self._document}

@@ -136,8 +136,7 @@ class LiveHost(Process):
         self._offered: dict[str, None] = {}
         self._round_asked = False
         # counters
-        self.packets_sent = 0
-        self.packets_received = 0
+        self.packets_sent = self.packets_received = 0
         # faults of tests
         self.omissions: list[Omission] = []  # packets that are dropped when they come
         self.countdown = 0  # the number of events after which ``doom`` is called

@@ -83,8 +83,7 @@ class Input:
         self._waiter = _Waiter("input")
         self._begun: list[bytes] = []
         self._begun_size = 0
-        self._too_long = False
-        self._ended = False
+        self._too_long = self._ended = False
 
     async def lines(self) -> list[bytes | None] | None:
         """The next lines, at least one, without their newlines; None at the end. A line that is too long is a None."""

@@ -379,7 +379,7 @@ class Presence:
         return Join(members) if members else None
 
     def _certain(self) -> list[Peer]:
-        """Those who have been heard, know us, and work on the same terms."""
+        """The peers that have been heard, know us, and work on the same terms."""
         return [peer for peer in self.peers.values() if self._is_certain(peer)]
 
     def _is_certain(self, peer: Peer) -> bool:
@@ -432,14 +432,8 @@ class Presence:
         mine = self.standing.get(group, Standing(OUTSIDE))
         certain = {peer.place: peer for peer in self._certain()}
         if mine.state == BOUND:
-            wait = [
-                name
-                for name in _asked(mine.first)
-                if name != self.name
-                and not any(
-                    p.name == name and group in p.groups and p.groups[group].first == mine.first for p in certain.values()
-                )
-            ]
+            bound = [peer.name for peer in certain.values() if group in peer.groups and peer.groups[group].first == mine.first]
+            wait = [name for name in _asked(mine.first) if name not in (self.name, *bound)]
             return f"{self.name} is to form it with {', '.join(mine.first)}, and {', '.join(wait)} did not say yes"
         differing = {place: peer.terms for place, peer in self.peers.items() if peer.heard and peer.terms != self.terms}
         first = self._first[group]

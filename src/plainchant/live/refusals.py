@@ -77,14 +77,12 @@ class Refusals:
 
     def key_hint(self) -> str:
         """What the counters say of keys that do not match, for an error of a process that waits in vain; empty: nothing."""
-        for count, what in (
+        hints = (
             (self.other_key, "are sealed with a key that it does not have: give everybody the same key file"),
             (self.unsealed, "are not sealed: give the others the key, too"),
             (self.sealed, "are sealed, and it has no key: give key=FILE here, too"),
-        ):
-            if count:
-                return f"; {count} packets came that {what}"
-        return ""
+        )
+        return next((f"; {count} packets came that {what}" for count, what in hints if count), "")
 
     def unreadable(self, data: bytes | bytearray | memoryview) -> None:
         """Counts bytes that did not decode."""

@@ -104,13 +104,8 @@ class Setup:
     # --- parameters ---------------------------------------------------------------------------------------------------
     def tune(self, limits: Limits) -> Any:
         """The parameters, fitted to what the transport carries."""
-        surroundings = Surroundings(
-            members=len(self.peers),
-            packet=limits.packet,
-            buffer=limits.buffer // max(1, len(self.groups or ())),
-            given=frozenset(self.given),
-            live=True,
-        )
+        members, given, buffer = len(self.peers), frozenset(self.given), limits.buffer // max(1, len(self.groups or ()))
+        surroundings = Surroundings(members=members, packet=limits.packet, buffer=buffer, given=given, live=True)
         return self.description.tune(self.parameters, surroundings)
 
     def terms(self, *, state: bool) -> str:
@@ -135,9 +130,8 @@ class Setup:
         share it are on this machine."""
         remote = self.description.placement.remote(self.parameters)
         mine = self.node_of(self.place)
-        elsewhere = [
-            name for name, address in peers.items() if name not in remote and self.node_of(name) == mine and not is_here(address)
-        ]
+        near = [name for name in peers if name not in remote and self.node_of(name) == mine]
+        elsewhere = [name for name in near if not is_here(peers[name])]
         if elsewhere:
             where = ", ".join(f"{name} at {format_address(peers[name])}" for name in elsewhere)
             if mine is not None:
@@ -193,12 +187,8 @@ def _parameters(description: Description, given: Mapping[str, Any]) -> Any:
 def _by_group(parameters: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters by group, of these groups alone."""
     by_group = [field.name for field, declared in declarations(type(parameters)) if declared.keys == "group"]
-    tables = {name: getattr(parameters, name) for name in by_group}
-    return {
-        name: {group: value for group, value in table.items() if group in groups}
-        for name, table in tables.items()
-        if isinstance(table, Mapping)
-    }
+    tables = {name: table for name in by_group if isinstance(table := getattr(parameters, name), Mapping)}
+    return {name: {group: value for group, value in table.items() if group in groups} for name, table in tables.items()}
 
 
 def _term(value: Any, declared: Declared) -> str:

@@ -327,7 +327,8 @@ class _Connection:
     def __init__(self, transport: TcpTransport, made: socket.socket, peer: _Peer | None = None) -> None:
         transport.connections[self] = None
         self._transport = transport
-        self._socket: socket.socket | None = made
+        self._socket = made
+        self._closed = False
         self.peer = peer  # whose it is; unknown until an accepted one has been greeted
         self.established = False  # we opened it, it came about, and we have greeted
         self.used = False  # it has sent a packet in this turn: the next ones accumulate
@@ -341,7 +342,6 @@ class _Connection:
 
     # --- making -------------------------------------------------------------------------------------------------------
     def connect(self, address: Address) -> None:
-        assert self._socket is not None
         self.expect_greeting()
         try:
             code = self._socket.connect_ex(address)
@@ -355,7 +355,6 @@ class _Connection:
             self._transport.loop.call_soon(self.fail)
 
     def _connected(self) -> None:
-        assert self._socket is not None
         self._stop_writing()
         failed = bool(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
         with contextlib.suppress(OSError):  # it broke at once; reading will tell
@@ -369,7 +368,6 @@ class _Connection:
         self.greet()
 
     def begin_reading(self) -> None:
-        assert self._socket is not None
         self._transport.loop.add_reader(self._socket.fileno(), self._read)
 
     def expect_greeting(self) -> None:
@@ -378,7 +376,7 @@ class _Connection:
     def own_address(self) -> Address:
         """Where others reach us: if we listen at every address, it is this end's."""
         host, port = self._transport.address
-        if is_any(host) and self._socket is not None:
+        if is_any(host) and not self._closed:
             host = self._socket.getsockname()[0]
         return host, port
 
@@ -399,7 +397,6 @@ class _Connection:
 
     def send_at_once(self, length: bytes, data: Data) -> None:
         """The first packet of a turn."""
-        assert self._socket is not None
         assert self.peer is not None
         self.used = True
         try:
@@ -420,7 +417,7 @@ class _Connection:
 
     def flush(self) -> None:
         """Sends what has accumulated, as far as the socket takes it."""
-        while self._socket is not None:
+        while not self._closed:
             pieces: list[Data] = [] if self._started is None else [self._started]
             if self.peer is not None and self.peer.connection is self:
                 for frame in itertools.islice(self.peer.queue, _FRAMES_AT_ONCE):
@@ -464,12 +461,12 @@ class _Connection:
             taken -= len(data) + 4
 
     def _start_writing(self) -> None:
-        if not self._writing and self._socket is not None:
+        if not self._writing and not self._closed:
             self._writing = True
             self._transport.loop.add_writer(self._socket.fileno(), self.flush)
 
     def _stop_writing(self) -> None:
-        if self._writing and self._socket is not None:
+        if self._writing and not self._closed:
             self._writing = False
             self._transport.loop.remove_writer(self._socket.fileno())
 
@@ -477,7 +474,6 @@ class _Connection:
     def _read(self) -> None:
         if self._busy:
             return
-        assert self._socket is not None
         try:
             size = self._socket.recv_into(self._frames.free())
         except BlockingIOError:
@@ -495,11 +491,11 @@ class _Connection:
         """Reads what has come, as if the loop had come round."""
         if self._busy:
             self._hand_on_more()
-        elif self._socket is not None and self._left is None:
+        elif not self._closed and self._left is None:
             self._read()
 
     def _hand_on_more(self) -> None:
-        if self._socket is not None and self._left is None:
+        if not self._closed and self._left is None:
             self._hand_on()
 
     def _hand_on(self) -> None:
@@ -518,7 +514,7 @@ class _Connection:
                     counters.received += 1
                     counters.received_bytes += len(frame)
                     self._transport.receive(self.peer.address, frame)
-                if self._socket is None:
+                if self._closed:
                     break
         except BadFrame:
             self.fail()
@@ -530,7 +526,7 @@ class _Connection:
     def _prepare_to_read(self) -> None:
         """Makes room for the rest of a frame that has begun, or has whole frames handed on in the next turn."""
         self._busy = False
-        if self._socket is None:
+        if self._closed:
             return
         try:
             self._busy = self._frames.has_frame()
@@ -562,7 +558,7 @@ class _Connection:
     # --- the end ------------------------------------------------------------------------------------------------------
     def fail(self) -> None:
         """The network broke it, or the other end is no peer."""
-        if self._socket is not None:
+        if not self._closed:
             self._transport.counters.errors += 1
             self.drop()
 
@@ -574,14 +570,14 @@ class _Connection:
 
     def discard(self) -> None:
         """Closes and tells nobody."""
-        if self._socket is None:
+        if self._closed:
             return
         if self._deadline is not None:
             self._deadline.cancel()
         self._transport.loop.remove_reader(self._socket.fileno())
         self._transport.loop.remove_writer(self._socket.fileno())
         self._socket.close()
-        self._socket = None
+        self._closed = True
         self._transport.connections.pop(self, None)
         if self._left is not None and not self._left.done():
             self._left.set_result(None)
@@ -590,7 +586,7 @@ class _Connection:
         """Sends what waits, says that no more will come, and is done when the other end has closed. Closing outright would
         discard what the other end has not acknowledged, if it has sent something that we did not read."""
         self._left = self._transport.loop.create_future()
-        if self._socket is None:
+        if self._closed:
             self._left.set_result(None)
         else:
             self._transport.loop.add_reader(self._socket.fileno(), self._read_to_the_end)
@@ -598,14 +594,12 @@ class _Connection:
         return self._left
 
     def _shut(self) -> None:
-        assert self._socket is not None
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:
             self.discard()
 
     def _read_to_the_end(self) -> None:
-        assert self._socket is not None
         try:
             if self._socket.recv_into(self._frames.discard()):
                 return

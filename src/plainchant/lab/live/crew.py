@@ -45,7 +45,6 @@ class Crew:
         namespaces: Namespaces | None,
         given: Mapping[str, Any],
         run: str,
-        duration: int,
         memory: str = "",
         key: str = "",
     ) -> None:
@@ -60,7 +59,7 @@ class Crew:
         self._scenario, self._spools, self._processes = scenario, spools, processes
         self._namespaces = namespaces
         self._given = dict(given)
-        self._run, self._duration, self._memory, self._key = run, duration, memory, key
+        self._run, self._memory, self._key = run, memory, key
         self._description = describe(scenario.protocol)
         self._parameters = self._description.parameters(**scenario.parameters)
         self._peers, self._backup = _addresses(places, namespaces, self._description.placement.lans(self._parameters))
@@ -146,7 +145,7 @@ class Crew:
             faults=self._still_on_network(),
             calm=self.calm,
             workload=scenario.workload,
-            duration=self._duration,
+            duration=scenario.duration,
             begin=self.begin,
             clock_offset=self.offsets[place],
             seed=str(scenario.seed),
@@ -168,12 +167,12 @@ class Crew:
 
     def _outside(self) -> list[str]:
         """Members that are not in all of their groups yet, or, if they have none, do not serve yet."""
-        groups = {place: [group for group, members in self._scenario.groups.items() if place in members] for place in self.latest}
-        return [
-            place
-            for place, process in self.latest.items()
-            if any(group not in process.entered for group in groups[place]) or not (groups[place] or process.serves)
-        ]
+        found = []
+        for place, process in self.latest.items():
+            groups = [group for group, members in self._scenario.groups.items() if place in members]
+            if any(group not in process.entered for group in groups) or not (groups or process.serves):
+                found.append(place)
+        return found
 
     def _fail_if_dead(self) -> None:
         for process in self.latest.values():

@@ -29,7 +29,7 @@ class LiveFaults:
     def __init__(self, crew: Crew, servers: Mapping[str, MailboxServer] = MappingProxyType({})) -> None:
         """``servers``: of shared memory, by node."""
         self._crew = crew
-        self._servers = servers
+        self.nodes = servers
         self._agenda: list[tuple[int, int, Action]] = []
         self._order = itertools.count()
 
@@ -120,19 +120,15 @@ class LiveFaults:
         process.tell(control.Enter(tuple(groups), fault))
 
     # --- shared memory ------------------------------------------------------------------------------------------------
-    @property
-    def nodes(self) -> Mapping[str, MailboxServer]:
-        return self._servers
-
     def has_module(self, node: str, module: int) -> bool:
         return True
 
     def crash_module(self, node: str, module: int) -> None:
-        self._servers[node].crash_module(module)
+        self.nodes[node].crash_module(module)
 
     async def lose_memory(self, node: str, processes: Sequence[Process]) -> None:
-        if node in self._servers and all([await process.gone(GONE_SECONDS) for process in processes]):
-            self._servers[node].remove_all()
+        if node in self.nodes and all([await process.gone(GONE_SECONDS) for process in processes]):
+            self.nodes[node].remove_all()
 
     # --- the network, and the end -------------------------------------------------------------------------------------
     def spoil(self, fault: Fault, recording: Sequence[Process]) -> None:

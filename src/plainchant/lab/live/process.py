@@ -45,8 +45,7 @@ class Process:
 
     def __init__(self, errors: Path, within: Sequence[str] = ()) -> None:
         """``errors``: the file for its complaints; ``within``: the command that it is started under."""
-        self.place = ""
-        self.name = ""
+        self.place = self.name = ""
         self.entered: dict[str, None] = {}
         self.parameters: dict[str, Any] | None = None
         self.serves = False  # whether it takes part without being in a group
@@ -139,15 +138,12 @@ class Process:
     def _heard(self, report: control.Report) -> None:
         self.is_awake = True
         match report:
-            case control.Entered(group, name, parameters):
-                self.name = name
-                self.entered[group] = None
-                self.parameters = parameters
-                self._changed(self)
-            case control.Serving(name, parameters):
-                self.name = name
-                self.serves = True
-                self.parameters = parameters
+            case control.Entered() | control.Serving():
+                self.name, self.parameters = report.name, report.parameters
+                if isinstance(report, control.Entered):
+                    self.entered[report.group] = None
+                else:
+                    self.serves = True
                 self._changed(self)
             case control.Over():
                 self.last_word = report
@@ -161,14 +157,12 @@ class Process:
     # --- signals ------------------------------------------------------------------------------------------------------
     def kill(self, why: str) -> None:
         """Ends it with SIGKILL."""
-        if self.running and self._popen.poll() is None:
+        if self._signal(signal.SIGKILL):
             self.killed = self.killed or why
-            self._popen.kill()
 
     def pause(self, until: int) -> None:
         """Stops it until a time, ns of the monotonic clock; a longer pause that is under way stays."""
-        if self.running and self._popen.poll() is None:
-            self._popen.send_signal(signal.SIGSTOP)
+        if self._signal(signal.SIGSTOP):
             self.paused_until = max(until, self.paused_until)
 
     def keep_busy(self, until: int, share: float) -> None:
@@ -191,9 +185,12 @@ class Process:
         if not self.paused_until:
             self._signal(signal.SIGCONT)
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self.running and self._popen.poll() is None:
+    def _signal(self, number: signal.Signals) -> bool:
+        """Sends a signal; False if it has exited."""
+        is_there = self.running and self._popen.poll() is None
+        if is_there:
             self._popen.send_signal(number)
+        return is_there
 
     def relax(self) -> None:
         """Ends its pause and its busy time."""
@@ -206,8 +203,7 @@ class Process:
         """Lets it go on."""
         if self.paused_until:
             self.paused_until = 0
-            if self._popen.poll() is None:
-                self._popen.send_signal(signal.SIGCONT)
+            self._signal(signal.SIGCONT)
 
     # --- the end ------------------------------------------------------------------------------------------------------
     async def gone(self, seconds: float) -> bool:
@@ -237,10 +233,8 @@ class Process:
     def _judge(self, status: int) -> ProcessEnd:
         word = self.last_word
         if status == 0 and word is not None:
-            state = word.state
-            if state == "ended":
-                return ProcessEnd("alive")
-            return ProcessEnd("left") if state == "left" else ProcessEnd("halted", word.reason)
+            ends = {"ended": ProcessEnd("alive"), "left": ProcessEnd("left")}
+            return ends.get(word.state, ProcessEnd("halted", word.reason))
         if status == -signal.SIGKILL and self.killed:
             return ProcessEnd("crashed", self.killed)
         if status == -signal.SIGKILL and self.doomed:

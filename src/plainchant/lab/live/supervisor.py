@@ -51,6 +51,7 @@ _HEAD_START: Final = 50 * MS  # between announcing the scenario's beginning and 
 _POLL: Final = 500 * MS
 _SILENT: Final = 6  # consecutive status requests (5 s each) left unanswered before a process counts as hanging
 _SHORTEST_SETTLE: Final = 100 * MS
+_SPOILED: Final = ("lost", "duplicated", "corrupted")
 _LEFT_TO_REALITY: Final = ("slot", "outgoing", "send_cost", "receive_cost", "machines", "buffer")
 
 
@@ -172,15 +173,7 @@ class _Supervisor:
         """Runs to the end and says what happened."""
         scenario = self._scenario
         self._crew = Crew(
-            scenario,
-            spools,
-            processes,
-            namespaces=namespaces,
-            given=given,
-            run=run,
-            duration=scenario.duration,
-            memory=self._memory,
-            key=self.key,
+            scenario, spools, processes, namespaces=namespaces, given=given, run=run, memory=self._memory, key=self.key
         )
         returning = Random(f"{scenario.seed}/faults/returning")
         self._faults = LiveFaults(self._crew, self.servers)
@@ -263,11 +256,9 @@ class _Supervisor:
         while True:
             await self._ask_all()
             now = time.monotonic_ns()
-            waiting = {
-                process.name: process.status.waiting for process in self._crew.all_running if process.status.waiting is not None
-            }
+            states = {process.name: process.status.waiting for process in self._crew.all_running}
+            waiting = self._not_quiet = {name: what for name, what in states.items() if what is not None}
             settle = self._settle()
-            self._not_quiet = waiting
             if waiting:
                 quiet_since = None
             elif quiet_since is None:
@@ -316,9 +307,7 @@ class _Supervisor:
             processes={process.name: process.end for process in employed if process.end is not None},
             unexpected={process.name: process.unexpected for process in employed if process.unexpected},
             parameters=parameters[0],
-            packets_lost=sum(process.status.lost for process in employed),
-            packets_duplicated=sum(process.status.duplicated for process in employed),
-            packets_corrupted=sum(process.status.corrupted for process in employed),
+            **{f"packets_{what}": sum(getattr(process.status, what) for process in employed) for what in _SPOILED},
             faults=self._scenario.fault,
             skipped=tuple(self._injector.skipped),
             partitions="namespaces" if by_kernel else "transport",
@@ -341,15 +330,9 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
 
     description = describe(scenario.protocol)
     faults = schedule_of(scenario, description, description.parameters(**scenario.parameters))
-    return dataclasses.replace(
-        scenario,
-        duration=longer(scenario.duration),
-        workload=tuple(
-            dataclasses.replace(workload, start=longer(workload.start), stop=longer(workload.stop))
-            for workload in scenario.workload
-        ),
-        fault=tuple(dataclasses.replace(fault, at=longer(fault.at), length=longer(fault.length)) for fault in faults),
-    )
+    workloads = [dataclasses.replace(each, start=longer(each.start), stop=longer(each.stop)) for each in scenario.workload]
+    later = [dataclasses.replace(fault, at=longer(fault.at), length=longer(fault.length)) for fault in faults]
+    return dataclasses.replace(scenario, duration=longer(scenario.duration), workload=tuple(workloads), fault=tuple(later))
 
 
 def _new_key() -> str:

@@ -68,22 +68,10 @@ class Worker:
         self._transports: list[FaultyTransport] = []  # one for each network
         self._attentive = asyncio.Event()  # whether the application takes messages
         self._attentive.set()
-        self._node = Node(
-            me=task.place,
-            peers=task.peers,
-            parameters=task.parameters,
-            transport=self._make_transport,
-            packet=task.packet,
-            trace=task.trace,
-            run=task.run,
-            incarnation=task.incarnation,
-            groups=task.groups,
-            memory=task.memory,
-            backup=task.backup,
-            description=self._describe(),
-            key=_ring(task.key),
-            insecure=task.insecure,
-        )
+        same = ("peers", "parameters", "packet", "trace", "run", "incarnation", "groups", "memory", "backup", "insecure")
+        given: dict[str, Any] = {name: getattr(task, name) for name in same}
+        description, key = self._describe(), _ring(task.key)
+        self._node = Node(me=task.place, transport=self._make_transport, description=description, key=key, **given)
         if self._node.proposes:
             self._node.agree = self._agree
 
@@ -254,21 +242,14 @@ class Worker:
             return
         assert self._begin is not None
         task = self._task
+        sending = self._sending[group] = []
         numbering = self._numbering.setdefault(group, Numbering())
-        senders = [
-            Sender(
-                group,
-                workload,
-                numbering,
-                self._stream(f"workload/{group.name}/{number}"),
-                begin=self._begin,
-                end=self._begin + task.duration,
-                stream=f"w{number}",
-            )
-            for number, workload in enumerate(task.workload)
-            if sends(workload, task.place, group.name)
-        ]
-        self._sending[group] = [self._spawn(sender.run()) for sender in senders]
+        end = self._begin + task.duration
+        for number, workload in enumerate(task.workload):
+            if sends(workload, task.place, group.name):
+                random = self._stream(f"workload/{group.name}/{number}")
+                sender = Sender(group, workload, numbering, random, begin=self._begin, end=end, stream=f"w{number}")
+                sending.append(self._spawn(sender.run()))
 
     def _group(self, name: str) -> Group | None:
         return next((group for group in self._groups if group.name == name), None)
@@ -322,8 +303,8 @@ class Worker:
                     self._stop_sending(group)
             case control.Ask(number):
                 every = [transport.spoiled for transport in self._transports]
-                lost, duplicated = sum(each.lost for each in every), sum(each.duplicated for each in every)
-                say(control.Status(number, self._waiting(), lost, duplicated, sum(each.corrupted for each in every)))
+                counts = [sum(getattr(each, name) for each in every) for name in ("lost", "duplicated", "corrupted")]
+                say(control.Status(number, self._waiting(), *counts))
             case control.Where():
                 for task in asyncio.all_tasks():
                     task.print_stack(file=sys.stderr)
@@ -334,50 +315,43 @@ class Worker:
 
     def _suffer(self, fault: Fault) -> None:
         """A fault that happens inside this process."""
-        host = self._node.host
-        detail = describe_fault(fault)
-        match fault.kind:
-            case "crash":
-                self._doom(fault)
-            case "omit":
-                host.omissions.append(Omission(fault))
+        host, kind, named = self._node.host, fault.kind, self._group(fault.group)
+        if kind == "crash":
+            self._doom(fault)
+            return
+        if kind == "omit":
+            host.omissions.append(Omission(fault))
+            return
+        if (kind == "slow" and host.memory is None) or (kind in ("close", "rename") and named is None):
+            return
+        # Protocols on shared memory compare clocks, which may differ by their skew and no more.
+        is_timing = kind in ("step", "slow") and host.memory is not None and host.memory.timely
+        host.note("fault", describe_fault(fault) | ({"timing": True} if is_timing else {}))
+        match kind:
             case "step":
-                # Protocols on shared memory compare clocks, which may differ by their skew and no more.
-                host.note("fault", detail | ({"timing": True} if host.memory is not None and host.memory.timely else {}))
                 host.set_clock(fault.offset)
-            case "slow":
-                if host.memory is not None:
-                    host.note("fault", detail | ({"timing": True} if host.memory.timely else {}))
-                    host.memory.slow_down(fault.length, fault.delay)
+            case "slow" if host.memory is not None:
+                host.memory.slow_down(fault.length, fault.delay)
             case "sluggish":
-                host.note("fault", detail)
                 self._attentive.clear()
                 asyncio.get_running_loop().call_later(fault.length / SECOND, self._attentive.set)
             case "disk":
-                host.note("fault", detail)
                 if host.spool is not None:
                     _limit_files(host.spool.written + fault.room)
             case "leave":
-                host.note("fault", detail)
                 for group in self._groups:
                     if fault.group in ("", group.name):
                         self._spawn(self._end(group.leave()))
             case "form":
-                host.note("fault", detail)
                 self._spawn(self._form(fault.group, fault.members))
             case "refuse":
-                host.note("fault", detail)
                 self._refusing[fault.group] = None
-            case "close":
-                if (closed := self._group(fault.group)) is not None:
-                    host.note("fault", detail)
-                    self._spawn(self._end(closed.close()))
-            case "rename":
-                if (renamed := self._group(fault.group)) is not None:
-                    host.note("fault", detail)
-                    self._spawn(self._end(renamed.rename(fault.name)))
+            case "close" if named is not None:
+                self._spawn(self._end(named.close()))
+            case "rename" if named is not None:
+                self._spawn(self._end(named.rename(fault.name)))
             case _:
-                raise UsageError(f"{fault.kind!r} is no fault that happens inside a process")
+                raise UsageError(f"{kind!r} is no fault that happens inside a process")
 
     def _doom(self, fault: Fault) -> None:
         """Dies after the k-th event, or in the middle of the next broadcast."""
@@ -409,14 +383,10 @@ class Worker:
         """What this process still has to do before it is at rest."""
         for name in self._outside:
             return f"it is not in group {name} yet"
-        for group in self._groups:
-            reason = group.waiting()
-            if reason is not None:
-                return reason.text
-        if not self._groups and self._node.host.me:
-            reason = self._node.host.waiting("")
-            return reason.text if reason is not None else None
-        return None
+        reasons = [group.waiting() for group in self._groups]
+        if not reasons and self._node.host.me:
+            reasons = [self._node.host.waiting("")]
+        return next((reason.text for reason in reasons if reason is not None), None)
 
 
 def _ring(key: str) -> Keyring | None:
@@ -452,12 +422,6 @@ def _limit_files(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size if most == resource.RLIM_INFINITY else most, most))
 
 
-def _die_with_parent() -> None:
-    """Asks Linux to kill this process when its parent dies; elsewhere the end of standard input tells."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 async def _main() -> None:
     loop = asyncio.get_running_loop()
     commands = asyncio.StreamReader(limit=_LONGEST_LINE)
@@ -471,7 +435,8 @@ def main() -> int:
     """The process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends its workers
     faulthandler.register(signal.SIGUSR1)  # prints the stacks, also of a process that hangs
-    _die_with_parent()
+    if sys.platform == "linux":  # elsewhere the end of standard input tells that the parent has died
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         asyncio.run(_main())
     except PlainchantError as error:

@@ -367,21 +367,7 @@ class Segment:
 
 
 _DECISIONS: Final = (None, False, True)
-_NUMBERS: Final = (
-    "stamp",
-    "number",
-    "first",
-    "offset",
-    "total",
-    "size",
-    "listed",
-    "done",
-    "seen",
-    "voted",
-    "count",
-    "kind",
-    "place",
-)
+_NUMBERS = ("stamp", "number", "first", "offset", "total", "size", "listed", "done", "seen", "voted", "count", "kind", "place")
 _numbers_of = attrgetter(*_NUMBERS)
 
 

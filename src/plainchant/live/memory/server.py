@@ -205,7 +205,7 @@ class MailboxServer:
             undo.callback(segments[-1].close)
             segments[-1].reserve(seat.place)
         write_register(directory, register)
-        return Attachment(self, directory, register, seat, segments, (presence, bell))
+        return Attachment(self, directory, register, seat, segments, presence, bell)
 
     def disconnect(self, mailbox: str, place: int, process: str) -> None:
         """Frees the place of a dead process (-1: wherever it is); a live one frees its own (:meth:`Attachment.disconnect`)."""
@@ -363,13 +363,7 @@ class Attachment:
     """A process's place at a mailbox: its port, the modules, its bell, and what it knows of the others."""
 
     def __init__(
-        self,
-        server: MailboxServer,
-        directory: Path,
-        register: Register,
-        seat: Seat,
-        segments: list[Segment],
-        files: tuple[int, int],
+        self, server: MailboxServer, directory: Path, register: Register, seat: Seat, segments: list[Segment], *files: int
     ) -> None:
         self.port = Port(seat.place, register.epoch)
         self.segments = segments

@@ -102,8 +102,7 @@ class Stepper:
         """Told how long (ns) each operation took from when it was due, ``wake`` how late the end of a wait was, and ``bell`` how
         long after a ring it was heard: for measurements."""
         self.tells_operations = False  # whether every operation is written into the trace
-        self._slow_until = 0
-        self._delay = 0
+        self._slow_until = self._delay = 0
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._timer = ClockTimer(self._on_time)
@@ -118,8 +117,7 @@ class Stepper:
         self._news = 0
         self._news_of: dict[str, int] = {}  # the same of each mailbox
         self._ringing: dict[Attachment, None] = {}  # where others are to be told of news, once nothing else is to be done at once
-        self._is_running = False
-        self._asked = False
+        self._is_running = self._asked = False
         self._looking: asyncio.TimerHandle | None = None
         self._late: dict[str, _Late] = {}
         self._stuck: set[tuple[str, int]] = set()

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric as Family
 
-    from ...group import Membership
     from ..node import Node
     from .observer import Observer
 
@@ -54,14 +53,9 @@ class Snapshot:
         self.is_here = threading.get_ident() == observer.thread  # whether this is the node's thread: the protocol may be asked
         self.statistics = node.statistics()
         self.refused: dict[str, int] = refused_packets(host, self.transport, self.statistics)
-        self.groups: list[tuple[str, Membership, Mapping[str, int]]] = [
-            (name, group, group.figures()) for name, group in list(host.groups.items())
-        ]
-        self.recorded: list[tuple[str, str, int]] = [
-            (group, kind, number)
-            for group, counts in list(observer.recorded_by_kind.items())
-            for kind, number in list(counts.items())
-        ]
+        self.groups = [(name, group, group.figures()) for name, group in list(host.groups.items())]
+        by_group = list(observer.recorded_by_kind.items())
+        self.recorded: list[Sample] = [((group, kind), n) for group, counts in by_group for kind, n in list(counts.items())]
 
 
 def refused_packets(host: Any, transport: Mapping[str, int], statistics: Mapping[str, int]) -> dict[str, int]:
@@ -219,7 +213,7 @@ METRICS: Final = (
     _figure(
         "protocol_events_total",
         "What the protocol recorded: suspicions, elections, blocked senders, ... (the kinds of a trace's rows).",
-        lambda now: [((group, kind), number) for group, kind, number in now.recorded],
+        lambda now: now.recorded,
         "group",
         "kind",
     ),

@@ -60,8 +60,7 @@ class Pace:
         self.stride = 1
         self.pending = 0
         self.next: float = 1
-        self._taken = 0
-        self._accepted = 0
+        self._taken = self._accepted = 0
 
     def take(self, accepted: int) -> bool:
         """Message ``accepted`` has come so far: whether it is a sample. Chooses the next."""
