@@ -92,8 +92,7 @@ class Command:
 
     body: Any
     sender: ProcessId
-    number: int
-    """Which of its sender's commands, counted over all blocks: with the sender, its name for ever."""
+    number: int  # which of its sender's commands, counted over all blocks: with the sender, its name for ever
     message: Message
 
 
@@ -109,14 +108,12 @@ class Part:
 class Block:
     """A state machine with a copy at every member. See the module's docstring; override what stands under the first heading."""
 
-    kind: ClassVar[str]
-    """What its rows in the trace are about (``note`` in their detail)."""
+    kind: ClassVar[str]  # what its rows in the trace are about (``note`` in their detail)
 
     def __init__(self) -> None:
         self._replica: Replica | None = None
         self.name = ""  # its name in the group
 
-    # --- what a block is ---
     def apply(self, command: Command) -> Any:
         """Carries out a command, and returns its outcome, for the process that gave it."""
         raise NotImplementedError
@@ -155,7 +152,6 @@ class Block:
     def ended(self, reason: Reason) -> None:
         """This process follows the group no longer."""
 
-    # --- what a block has ---
     @property
     def replica(self) -> Replica:
         if self._replica is None:

@@ -43,7 +43,6 @@ class Counter(Block):
         await self.replica.catch_up()
         return self.value
 
-    # --- the state machine ---
     def apply(self, command: Command) -> int:
         entry = self._sums.setdefault(command.sender, [0, 0])
         entry[0] += command.body

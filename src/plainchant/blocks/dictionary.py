@@ -57,7 +57,6 @@ class Dictionary(Block, Mapping[str, Any]):
         self._deleted: dict[str, Entry] = {}  # stamps of deletions, the oldest first; their values are nothing
         self._clock = self._sum = 0
 
-    # --- reading ----------------------------------------------------------------------------------------------------------
     def __getitem__(self, key: str) -> Any:
         return self._entries[key][0]
 
@@ -80,7 +79,6 @@ class Dictionary(Block, Mapping[str, Any]):
         await self.replica.catch_up()
         return self.get(key, default)
 
-    # --- changing ---------------------------------------------------------------------------------------------------------
     async def set(self, key: str, value: Any) -> None:
         """Gives a key a value."""
         await self.update({key: value})
@@ -107,7 +105,6 @@ class Dictionary(Block, Mapping[str, Any]):
             raise UsageError(f"a value cannot be sent: {error}; give texts, numbers, bytes, lists and mappings") from error
         return await self.execute(body)
 
-    # --- the state machine ------------------------------------------------------------------------------------------------
     def apply(self, command: Command) -> Any:
         what, *rest = command.body
         if what == "compare":

@@ -51,7 +51,6 @@ class Election(Office):
         if holding is not None:
             await holding.release()
 
-    # --- the state machine ---
     def apply(self, command: Command) -> Any:
         super().apply(command)
         if command.body[0] == DROP:

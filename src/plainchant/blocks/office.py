@@ -113,8 +113,7 @@ class Office(Block):
     """What locks and elections have in common. See the module's docstring."""
 
     kind: ClassVar[str] = "office"
-    lost_error: ClassVar[type[OfficeLost]] = OfficeLost
-    """What is raised when it is lost."""
+    lost_error: ClassVar[type[OfficeLost]] = OfficeLost  # what is raised when it is lost
 
     def __init__(self, *, quorum: Quorum = "majority") -> None:
         super().__init__()

@@ -78,8 +78,7 @@ class Finished:
     """A job that is over: whose attempt it was, and its value, or why there is none."""
 
     job: str
-    worker: ProcessId | None
-    """None: it was given up when its last worker was gone."""
+    worker: ProcessId | None  # none: it was given up when its last worker was gone
     attempt: int
     value: Any = None
     error: str | None = None

@@ -32,7 +32,6 @@ class Admissions:
         self._lanes: dict[str, Lane] = {}  # the streams by name
         self._unnamed = count(1)
 
-    # --- what applications do -----------------------------------------------------------------------------------------
     async def stream(self, name: str, size: int, deadline: str, period: str) -> Guaranteed:
         """Asks for a stream, and waits for the protocol's answer."""
         if not isinstance(name, str) or not name or name.startswith(_UNNAMED):
@@ -120,7 +119,6 @@ class Admissions:
         lane.queued = 0
         self._outgoing.check_sent()
 
-    # --- what the protocol answers ------------------------------------------------------------------------------------
     def admitted(self, stream: str) -> None:
         """The protocol guarantees the deadlines of a stream."""
         lane = self._lanes.get(stream)

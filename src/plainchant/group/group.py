@@ -54,7 +54,6 @@ class Group:
         where = f"view {view.number} of {', '.join(view.members)}" if view is not None else "no view yet"
         return f"<Group {self.name!r} at {self.me!r}: {over.text if over is not None else where}>"
 
-    # --- what it is ---------------------------------------------------------------------------------------------------
     @property
     def name(self) -> GroupId:
         """The group's name now; see :meth:`rename`."""
@@ -102,7 +101,6 @@ class Group:
         """Whether this process is out of the group: it left, or the group was closed, or the process was stopped."""
         return self._membership.link.over is not None
 
-    # --- sending ------------------------------------------------------------------------------------------------------
     def send(self, payload: bytes, *, deadline: str | None = None) -> Coroutine[Any, Any, Receipt]:
         """Sends a message; waits while there is no room. Once it returns the message is accepted for good.
 
@@ -138,7 +136,6 @@ class Group:
         """What the protocol guarantees here and how much room it has left, in nanoseconds; None if it guarantees nothing."""
         return self._membership.admission()
 
-    # --- reading ------------------------------------------------------------------------------------------------------
     def __aiter__(self) -> Stream:
         return self._membership.incoming.stream
 
@@ -153,7 +150,6 @@ class Group:
         """Reads no more: events are discarded as they arrive, and do not slow the group down."""
         self._membership.incoming.stop_listening()
 
-    # --- the end ------------------------------------------------------------------------------------------------------
     async def leave(self) -> None:
         """Leaves the group: what was accepted is sent first. Returns when the group has released this process. The request
         stands: if the caller is cancelled, the process leaves all the same, when it can."""
@@ -180,7 +176,6 @@ class Group:
         the names wins everywhere; look at ``view.group``."""
         return await self._membership.rename(name)
 
-    # --- for people who ask what happens ------------------------------------------------------------------------------
     def waiting(self) -> Reason | None:
         """What the protocol still has to do here, or None: for people who ask why nothing moves."""
         return self._membership.waiting()

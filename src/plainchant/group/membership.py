@@ -1,7 +1,5 @@
 """A process's membership in one group, as its host sees it.
 
-Theory of operation
--------------------
 A :class:`Membership` stands between an application's coroutines and a host, real (``live``) or simulated (``sim``). The host
 calls it when the protocol takes messages, delivers, installs views, or ends the membership; applications use it through
 :class:`~.group.Group`. Its parts are leaves that know nothing of it: the outgoing buffer (:mod:`.sending`), the incoming one
@@ -69,7 +67,6 @@ class Membership:
         """Whether this process is out of the group."""
         return self.link.over is not None
 
-    # --- what the protocol did (called by hosts) ----------------------------------------------------------------------
     def took(self, messages: int, size: int, stream: str = "") -> None:
         """The protocol took messages of that many bytes, of a stream or of those without a deadline: there is room again."""
         self._sent_bytes += size
@@ -154,7 +151,6 @@ class Membership:
         self._state.set()
         self._ended.set()
 
-    # --- from beginning to end ----------------------------------------------------------------------------------------
     async def joined(self) -> View:
         """Waits for the first view."""
         return await asyncio.shield(self._joined)
@@ -245,7 +241,6 @@ class Membership:
         if self.link.is_halted and self.link.over is not None:
             raise Halted(self.link.over)
 
-    # --- figures, and observers (:mod:`plainchant.live.observe`) --------------------------------------------------------
     def waiting(self) -> Reason | None:
         """What the protocol still has to do."""
         return self.link.port.waiting(self.link.group)

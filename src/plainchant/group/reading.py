@@ -1,7 +1,5 @@
 """Reading: the bounded buffer between a host and its application, and the streams that read it.
 
-Theory of operation
--------------------
 Deliveries and views are kept in order until they are read. Event objects are made for many of them at once when they are read,
 so that a message costs little. When too much is unread the protocol is told (``Pressure``), which slows all senders of the group
 down; when enough is read it is told again.

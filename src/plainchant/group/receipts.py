@@ -1,7 +1,5 @@
 """Receipts: what becomes of the messages that this process has sent.
 
-Theory of operation
--------------------
 Accepted messages are numbered 1, 2, 3, ... in their *lane*, so a receipt is a lane and a number. A lane has two *marks*, the
 numbers up to which its messages are delivered and stable; ``delivered`` and ``stable`` wait until a mark reaches the number.
 

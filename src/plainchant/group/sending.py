@@ -41,7 +41,6 @@ class Outgoing:
         self.sample_at: float = math.inf  # number of the next receipt to sample; infinite without an observer
         self.sample: Callable[[], None] = self.stop_sampling  # called just before messages up to that receipt go to the host
 
-    # --- what applications do -----------------------------------------------------------------------------------------
     async def send(self, payload: bytes) -> Receipt:
         if payload.__class__ is not bytes:
             payload = as_bytes(payload)
@@ -141,7 +140,6 @@ class Outgoing:
             text = f"{size} bytes are more than a message may have ({LARGEST_MESSAGE}); send it in parts"
             raise Refused(Reason("too large", text))
 
-    # --- what happens to the messages ---------------------------------------------------------------------------------
     def took(self, messages: int, size: int) -> Lane:
         """The protocol took messages without a deadline: there is room again."""
         self.queued -= messages

@@ -36,7 +36,6 @@ class StateEvents:
         self._groups, self._defer, self.turn = groups, defer, turn
         self._answers: dict[int, Answer] = {}
 
-    # --- what the layer calls (Keeper) ------------------------------------------------------------------------------
     def state_wanted(self, wanted: StateWanted) -> None:
         self._defer(self._ask, wanted)
 
@@ -49,7 +48,6 @@ class StateEvents:
     def state_arrived(self, group: GroupId, view: View, donor: ProcessId, chunks: list[bytes]) -> None:
         self._defer(self._hand_over, State(group, view.number, donor, tuple(chunks)))
 
-    # --- deferred calls ---------------------------------------------------------------------------------------------
     def _ask(self, wanted: StateWanted) -> None:
         answer = self._answers[wanted.transfer] = Answer(self, wanted.transfer)
         self._groups[wanted.group].add(StateRequest(wanted.group, wanted.joiner, wanted.view.number, answer))

@@ -98,8 +98,7 @@ class Owner(Protocol):
 class LiveHost(Process):
     """One process. It exists before it has a name; :meth:`begin` gives it its name, its engine and its spool."""
 
-    memory: Stepper | None
-    """Runs procedures, where the protocol has shared memory and this process is on that machine."""
+    memory: Stepper | None  # runs procedures, where the protocol has shared memory and this process is on that machine
 
     notes_leave_of_senders = True
 

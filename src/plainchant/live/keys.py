@@ -56,8 +56,7 @@ class Key:
 
     secret: bytes
     cipher: str = DEFAULT_CIPHER
-    id: bytes = dataclasses.field(init=False, compare=False)
-    """The four bytes by which packets name it."""
+    id: bytes = dataclasses.field(init=False, compare=False)  # the four bytes by which packets name it
 
     def __post_init__(self) -> None:
         if len(self.secret) != KEY_BYTES:

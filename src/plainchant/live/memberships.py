@@ -56,7 +56,6 @@ class Memberships:
     def _name(self) -> str:
         return self.host.me or self._rendezvous.presence.name
 
-    # --- entering -----------------------------------------------------------------------------------------------------
     async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers, role: str = BOTH) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
         self._check_outside(name)
@@ -157,7 +156,6 @@ class Memberships:
         self.mine.pop(group, None)
         self._rendezvous.presence.left(group)
 
-    # --- forming ------------------------------------------------------------------------------------------------------
     async def form(self, group: str, members: Sequence[str], timeout: float, buffers: Buffers) -> Group:
         """Proposes a group to the processes at these places; returns when those that agree have formed it."""
         places = members_of(group, members, self._setup.peers)
@@ -186,7 +184,6 @@ class Memberships:
         """Waits for the next group that this process is in because another process proposed it."""
         return await self._proposals.next_group()
 
-    # --- what the host reports (Owner) --------------------------------------------------------------------------------
     def formed(self, view: View) -> Membership:
         """This process is in a group that it proposed, or was invited to."""
         name = view.group

@@ -93,7 +93,6 @@ class MulticastTransport(UdpTransport):
         while await self._loop.sock_recv(self._group_socket, 1 << 16) != sign:
             pass
 
-    # --- sending ------------------------------------------------------------------------------------------------------
     def send(self, to: Sequence[Address], data: Data) -> None:
         if len(to) < 2:
             super().send(to, data)
@@ -106,7 +105,6 @@ class MulticastTransport(UdpTransport):
         for each in lists:
             super().send((self.group,), each + data)
 
-    # --- reading ------------------------------------------------------------------------------------------------------
     def catch_up(self) -> bool:
         more = super().catch_up()
         return (self._group_socket is not None and self._read_group_some()) or more
@@ -140,7 +138,6 @@ class MulticastTransport(UdpTransport):
             self._turn_over()
         return more
 
-    # --- the end ------------------------------------------------------------------------------------------------------
     async def close(self) -> None:
         if self._group_socket is not None:
             assert self._loop is not None

@@ -21,39 +21,24 @@ PROOF: Final = 0xC3  # the first byte of a packet by which processes prove to ea
 class Refusals:
     """Packets that were refused since the process began, by reason."""
 
-    truncated: int = 0
-    """Too short for a packet."""
-    oversized: int = 0
-    """Longer than any packet, or a hello longer than any hello."""
-    noise: int = 0
-    """The first byte is none of ours: another program's, or nobody's."""
-    damaged: int = 0
-    """The checksum does not fit, or it is no packet of this protocol."""
-    unsealed: int = 0
-    """In the clear, and this process has a key."""
-    sealed: int = 0
-    """Sealed, and this process has no key."""
-    other_key: int = 0
-    """Sealed with a key that this process does not have, or not any more."""
-    forged: int = 0
-    """Sealed with a key of ours, it seems, but it does not open: bent, cut, mixed, or made up."""
-    stranger: int = 0
-    """From a process that has not proved itself, or is not in the address book."""
-    redirected: int = 0
-    """It came from another address than its sender's."""
-    misdirected: int = 0
-    """It was sealed for other processes than this one."""
-    replayed: int = 0
-    """It was here before, or may have been: older than the window."""
-    future: int = 0
-    """A number, or an incarnation, that nobody can have reached."""
+    truncated: int = 0  # too short for a packet
+    oversized: int = 0  # longer than any packet, or a hello longer than any hello
+    noise: int = 0  # the first byte is none of ours: another program's, or nobody's
+    damaged: int = 0  # the checksum does not fit, or it is no packet of this protocol
+    unsealed: int = 0  # in the clear, and this process has a key
+    sealed: int = 0  # sealed, and this process has no key
+    other_key: int = 0  # sealed with a key that this process does not have, or not any more
+    forged: int = 0  # sealed with a key of ours, it seems, but it does not open: bent, cut, mixed, or made up
+    stranger: int = 0  # from a process that has not proved itself, or is not in the address book
+    redirected: int = 0  # it came from another address than its sender's
+    misdirected: int = 0  # it was sealed for other processes than this one
+    replayed: int = 0  # it was here before, or may have been: older than the window
+    future: int = 0  # a number, or an incarnation, that nobody can have reached
     old: int = 0
     """From a process that has a successor, an answer to what this process was before, or a hello under this process's own
     name."""
-    hello: int = 0
-    """A hello that breaks the bounds of hellos."""
-    crowded: int = 0
-    """From somebody for whom there is no room in a table, or no time now."""
+    hello: int = 0  # a hello that breaks the bounds of hellos
+    crowded: int = 0  # from somebody for whom there is no room in a table, or no time now
 
     @property
     def total(self) -> int:

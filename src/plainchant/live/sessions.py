@@ -69,7 +69,6 @@ class Session:
         self._highest = 0
         self._seen = _SEEN
 
-    # --- the window -------------------------------------------------------------------------------------------------
     def begin_after(self, number: int) -> None:
         """What was sent up to that number is not taken any more: it is older than the proof that its sender is there."""
         self._highest = number
@@ -89,7 +88,6 @@ class Session:
         else:
             self._seen |= 1 << -ahead
 
-    # --- opening ----------------------------------------------------------------------------------------------------
     def open(self, number: int, head: bytes, sealed: Data) -> bytes | None:
         """What was sealed, or None if that does not open."""
         try:

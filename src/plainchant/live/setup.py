@@ -55,7 +55,6 @@ class Setup:
         self.peers = {name: _address(address) for name, address in peers.items()}
         check_lans(self.lans, self.peers, self.backup)
 
-    # --- groups -------------------------------------------------------------------------------------------------------
     def first_members(self, group: str, given: Sequence[str] | None) -> tuple[str, ...]:
         """The places that form a group: those given to ``join``, those in ``groups``, or all. The first two must agree."""
         first = members_of(group, given, self.peers) if given is not None else None
@@ -101,7 +100,6 @@ class Setup:
             text = f"with {self.description.name} and these parameters processes do not form groups while they run"
             raise UsageError(f"{text}; name all groups before, and join them")
 
-    # --- parameters ---------------------------------------------------------------------------------------------------
     def tune(self, limits: Limits) -> Any:
         """The parameters, fitted to what the transport carries."""
         members, given, buffer = len(self.peers), frozenset(self.given), limits.buffer // max(1, len(self.groups or ()))
@@ -118,7 +116,6 @@ class Setup:
                 differing.append(f"{field.name}={_term(value, declared)}")
         return " ".join([self.description.name, *differing, "with state transfer" if state else "without state transfer"])
 
-    # --- shared memory ------------------------------------------------------------------------------------------------
     @property
     def has_memory(self) -> bool:
         """Whether the protocol uses shared memory and this process is on a machine that has it."""

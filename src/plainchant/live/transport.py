@@ -29,8 +29,7 @@ READ_BYTES: Final = 1 << 20  # large packets are fewer
 class Limits:
     """What a transport can do."""
 
-    packet: int
-    """Bytes that one packet may have, everything of ours included."""
+    packet: int  # bytes that one packet may have, everything of ours included
     buffer: int
     """Bytes that wait at a receiver that does not read; further packets are lost. 0: the transport slows the sender down."""
 
@@ -43,12 +42,9 @@ class Counters:
     sent_bytes: int = 0
     received: int = 0
     received_bytes: int = 0
-    queued: int = 0
-    """Packets that had to wait for the socket."""
-    dropped: int = 0
-    """Packets that were given up: too many waited, or nobody was there."""
-    errors: int = 0
-    """Refusals of the network (no route, nobody listens): packets may be lost, so they are only counted."""
+    queued: int = 0  # packets that had to wait for the socket
+    dropped: int = 0  # packets that were given up: too many waited, or nobody was there
+    errors: int = 0  # refusals of the network (no route, nobody listens): packets may be lost, so they are only counted
 
 
 class Transport(Protocol):

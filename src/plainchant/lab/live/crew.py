@@ -70,7 +70,6 @@ class Crew:
         self._news = asyncio.Event()
         (spools / COMPLAINTS).mkdir()
 
-    # --- starting -----------------------------------------------------------------------------------------------------
     async def form(self, later: Sequence[str]) -> None:
         """Starts the first members, and returns when their groups are formed. ``later``: places that need a further process."""
         groups = self._scenario.groups
@@ -179,7 +178,6 @@ class Crew:
             if process.end is not None:
                 raise LiveError(f"{process.name} was gone before the scenario began: {process.end.reason or process.end.state}")
 
-    # --- processes that run -------------------------------------------------------------------------------------------
     def running(self, place: str) -> Process | None:
         """The process of a place, if there is one."""
         process = self.latest.get(place)
@@ -201,7 +199,6 @@ class Crew:
         for process in self.all_running:
             process.tell(command)
 
-    # --- the network --------------------------------------------------------------------------------------------------
     def spoil(self, fault: Fault, told: Iterable[Process]) -> None:
         """Puts a fault on the network, or heals it; ``told`` are the processes that record it."""
         writing = list(told)

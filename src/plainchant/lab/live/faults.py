@@ -50,7 +50,6 @@ class LiveFaults:
     def at(self, moment: int, action: Action) -> None:
         heapq.heappush(self._agenda, (moment, next(self._order), action))
 
-    # --- processes ----------------------------------------------------------------------------------------------------
     def running(self, place: str) -> Process | None:
         return self._crew.running(place)
 
@@ -105,7 +104,6 @@ class LiveFaults:
         if process is not None:
             process.tell(control.Inflict(fault))
 
-    # --- groups -------------------------------------------------------------------------------------------------------
     def entered(self, process: Process) -> Mapping[str, None]:
         return process.entered
 
@@ -119,7 +117,6 @@ class LiveFaults:
         self._crew.note_entering(process.place, groups)
         process.tell(control.Enter(tuple(groups), fault))
 
-    # --- shared memory ------------------------------------------------------------------------------------------------
     def has_module(self, node: str, module: int) -> bool:
         return True
 
@@ -130,7 +127,6 @@ class LiveFaults:
         if node in self.nodes and all([await process.gone(GONE_SECONDS) for process in processes]):
             self.nodes[node].remove_all()
 
-    # --- the network, and the end -------------------------------------------------------------------------------------
     def spoil(self, fault: Fault, recording: Sequence[Process]) -> None:
         self._crew.spoil(fault, recording)
 

@@ -88,7 +88,6 @@ class FaultyTransport:
         self._kill: Callable[[Sequence[Address]], None] | None = None
         self._dying = False
 
-    # --- what a transport has -----------------------------------------------------------------------------------------
     async def open(self, receive: Receive, turn_over: TurnOver) -> None:
         self._loop = asyncio.get_running_loop()
         await self.inner.open(receive, turn_over)
@@ -120,7 +119,6 @@ class FaultyTransport:
         self._ends.clear()
         await self.inner.close()
 
-    # --- faults -------------------------------------------------------------------------------------------------------
     def apply(self, fault: Fault) -> None:
         """Puts a partition, cut, clog, loss or crash of a network on, for its length or until the next heal; or heals."""
         if fault.kind not in NETWORK_FAULTS:
@@ -182,7 +180,6 @@ class FaultyTransport:
     def _bandwidth(self, link: Link) -> int:
         return self._rules.bandwidth if self._rules.shared else link.bandwidth
 
-    # --- packets ------------------------------------------------------------------------------------------------------
     def _send(self, to: Sequence[Address], data: Data) -> None:
         paths = [self._path(address) for address in to]
         if all(path.harmless for path in paths):
@@ -235,7 +232,6 @@ class FaultyTransport:
         self._free[link] = time = max(now, self._free.get(link, 0)) + transmission_time(self._rules, size, bandwidth)
         return time
 
-    # --- time ---------------------------------------------------------------------------------------------------------
     def _now(self) -> int:
         return int(self._loop.time() * SECOND)
 

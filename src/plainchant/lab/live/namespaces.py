@@ -93,7 +93,6 @@ class Namespaces:
             keeper.wait()
         self._keepers.clear()
 
-    # --- setting up -------------------------------------------------------------------------------------------------
     def _set_up(self) -> None:
         own = ["--user", "--map-root-user"] if self._own_user else []
         switch = self._keep(["unshare", *own, "--net"])

@@ -98,7 +98,6 @@ class Process:
         self._unsaid.clear()
         self._reading = loop.create_task(self._read(reader))
 
-    # --- talking ------------------------------------------------------------------------------------------------------
     def tell(self, command: control.Command) -> None:
         """Sends a command that needs no answer; a process that is stopped reads it when it continues."""
         if self.running:
@@ -154,7 +153,6 @@ class Process:
                 if answer is not None and not answer.done():
                     answer.set_result(report)
 
-    # --- signals ------------------------------------------------------------------------------------------------------
     def kill(self, why: str) -> None:
         """Ends it with SIGKILL."""
         if self._signal(signal.SIGKILL):
@@ -205,7 +203,6 @@ class Process:
             self.paused_until = 0
             self._signal(signal.SIGCONT)
 
-    # --- the end ------------------------------------------------------------------------------------------------------
     async def gone(self, seconds: float) -> bool:
         """Waits until it is gone, for at most this long; whether it is."""
         if self._reading is not None:

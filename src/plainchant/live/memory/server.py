@@ -76,8 +76,7 @@ class Seat(msgspec.Struct, frozen=True):
     process: str
     token: str
     pid: int
-    address: str = ""
-    """Where it is heard; empty: it does not say."""
+    address: str = ""  # where it is heard; empty: it does not say
 
 
 class Register(msgspec.Struct, frozen=True):
@@ -88,10 +87,8 @@ class Register(msgspec.Struct, frozen=True):
     layout: Layout
     epoch: int
     seats: tuple[Seat, ...] = ()
-    failed: tuple[str, ...] = ()
-    """Processes whose places were freed by others."""
-    forgotten: int = 0
-    """How many names there were before these."""
+    failed: tuple[str, ...] = ()  # processes whose places were freed by others
+    forgotten: int = 0  # how many names there were before these
 
 
 _encode = msgspec.json.Encoder().encode
@@ -108,8 +105,7 @@ class Found(msgspec.Struct, frozen=True):
     register: Register
     directory: str
     alive: tuple[str, ...]
-    crashed: tuple[int, ...]
-    """Modules that have crashed, from 1."""
+    crashed: tuple[int, ...]  # modules that have crashed, from 1
 
     @property
     def node(self) -> str:

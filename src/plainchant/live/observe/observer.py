@@ -1,7 +1,5 @@
 """Who looks at a node: counts what the node itself does not count, and lets metrics and spans read it.
 
-Theory of operation
--------------------
 Messages, bytes, packets and queues are counted by the groups, the host and the transport anyhow; they are read when somebody
 asks. An :class:`Observer` is told only of what happens seldom: views, departures, halts, and what protocols record
 (retransmissions, suspicions, blocked senders, state transfer). Of messages it is told of samples (:mod:`.sampling`), and, if
@@ -79,7 +77,6 @@ class Observer:
 
             self._tracing = Tracing(spans if isinstance(spans, Spans) else Spans(spans))
 
-    # --- from beginning to end ----------------------------------------------------------------------------------------
     async def open(self, node: Node) -> None:
         """Begins to look at a node whose host is there; the node is open when this has returned."""
         self._node = node
@@ -141,7 +138,6 @@ class Observer:
             figures.pace.tick(figures.group.accepted)
             self._next_sample(figures)
 
-    # --- what the host tells ------------------------------------------------------------------------------------------
     def recorded(self, kind: str, group: str | None, detail: dict[str, Any]) -> None:
         """The protocol, or a layer of it, explains something."""
         # Of groups that this process is not in there may be any number, so they have no figures of their own.
@@ -205,7 +201,6 @@ class Observer:
             with self._tracing.joining(group):
                 yield
 
-    # --- what groups tell ---------------------------------------------------------------------------------------------
     def accepted(self, group: Membership) -> None:
         """Messages are about to be handed to the host; among them is a sample."""
         figures = self.figures.get(group.name)
