@@ -227,11 +227,8 @@ class Membership:
         await self._ended.wait()
 
     def _ask_to_go(self) -> None:
-        link = self.link
-        if self._closing:
-            link.port.close_group(link.group)
-        else:
-            link.port.leave(link.group)
+        port = self.link.port
+        (port.close_group if self._closing else port.leave)(self.link.group)
 
     def _check_proposes(self, done: str) -> None:
         if not self.profile.proposes:

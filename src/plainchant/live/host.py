@@ -227,8 +227,10 @@ class LiveHost(Process):
                     spool.packets(len(leaving))
                 spool.flush()
             except TraceError as error:
+                # A process whose trace cannot be written does not go on: there would be no record of what it did.
                 leaving.clear()
-                self._lose_trace(error)
+                self.spool = None
+                self.stop(Reason("trace", str(error)), {})
                 return
         if leaving:
             self._leaving = []
@@ -415,21 +417,12 @@ class LiveHost(Process):
         for group in list(self.groups.values()):
             group.halted(reason)
         if self.memory is not None:
-            self._leave_memory()
-        self._stopped(reason)
-
-    def _lose_trace(self, error: PlainchantError) -> None:
-        """A process whose trace cannot be written does not go on: there would be no record of what it did."""
-        self.spool = None
-        self.stop(Reason("trace", str(error)), {})
-
-    def _leave_memory(self) -> None:
-        """Others see that this process is gone: by then its last rows are written."""
-        assert self.memory is not None
-        if self.spool is not None:
+            # Others see that this process is gone: by then its last rows are written.
             with contextlib.suppress(TraceError):  # the end of the turn meets it again
-                self.spool.flush()
-        self.memory.stop()
+                if self.spool is not None:
+                    self.spool.flush()
+            self.memory.stop()
+        self._stopped(reason)
 
     def _end(self, reason: Reason) -> None:
         self.alive = False

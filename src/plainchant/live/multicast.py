@@ -107,12 +107,9 @@ class MulticastTransport(UdpTransport):
 
     def catch_up(self) -> bool:
         more = super().catch_up()
-        return (self._group_socket is not None and self._read_group_some()) or more
+        return (self._group_socket is not None and self._read_group()) or more
 
-    def _read_group(self) -> None:
-        self._read_group_some()
-
-    def _read_group_some(self) -> bool:
+    def _read_group(self) -> bool:
         """Reads as much as one turn of the loop may; whether there may be more."""
         assert self._group_socket is not None
         recvfrom_into = self._group_socket.recvfrom_into

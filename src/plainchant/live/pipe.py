@@ -188,11 +188,8 @@ def _changes(view: View) -> str:
 
 
 def _text_line(text: str) -> bytes:
-    return _UNPRINTABLE.sub(_escape, text).encode(errors="backslashreplace") + b"\n"
-
-
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+    escaped = _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return escaped.encode(errors="backslashreplace") + b"\n"
 
 
 class Command(msgspec.Struct, forbid_unknown_fields=True):

@@ -23,7 +23,7 @@ class Refusals:
 
     truncated: int = 0  # too short for a packet
     oversized: int = 0  # longer than any packet, or a hello longer than any hello
-    noise: int = 0  # the first byte is none of ours: another program's, or nobody's
+    noise: int = 0  # the first byte is none of ours: another program's, or random
     damaged: int = 0  # the checksum does not fit, or it is no packet of this protocol
     unsealed: int = 0  # in the clear, and this process has a key
     sealed: int = 0  # sealed, and this process has no key
@@ -33,16 +33,15 @@ class Refusals:
     redirected: int = 0  # it came from another address than its sender's
     misdirected: int = 0  # it was sealed for other processes than this one
     replayed: int = 0  # it was here before, or may have been: older than the window
-    future: int = 0  # a number, or an incarnation, that nobody can have reached
+    future: int = 0  # a number, or an incarnation, that no process can have reached
     old: int = 0
     """From a process that has a successor, an answer to what this process was before, or a hello under this process's own
     name."""
     hello: int = 0  # a hello that breaks the bounds of hellos
-    crowded: int = 0  # from somebody for whom there is no room in a table, or no time now
+    crowded: int = 0  # from a process for which there is no room in a table, or no time now
 
     @property
     def total(self) -> int:
-        """All of them."""
         return sum(self.as_dict().values())
 
     @property

@@ -43,8 +43,8 @@ class Counters:
     received: int = 0
     received_bytes: int = 0
     queued: int = 0  # packets that had to wait for the socket
-    dropped: int = 0  # packets that were given up: too many waited, or nobody was there
-    errors: int = 0  # refusals of the network (no route, nobody listens): packets may be lost, so they are only counted
+    dropped: int = 0  # packets that were given up: too many waited, or no process was there
+    errors: int = 0  # refusals of the network (no route, no listener): packets may be lost, so they are only counted
 
 
 class Transport(Protocol):
@@ -71,8 +71,7 @@ class Transport(Protocol):
         """Lets go what still waits, as far as the network takes it at once, and closes."""
 
 
-MakeTransport: TypeAlias = Callable[[Address, int], Transport]
-"""Makes the transport of a node from its address and the size of its packets (bytes)."""
+MakeTransport: TypeAlias = Callable[[Address, int], Transport]  # from a node's address and the size of its packets (bytes)
 
 
 def senders_of(transport: Transport) -> tuple[Send, ...]:

@@ -96,11 +96,9 @@ class Stepper:
         self.timely = timely
         self.operations = 0
         self.late = 0  # operations that took longer than their bounds
-        self.after: Callable[[Operate], None] = lambda operation: None
-        """Called after each operation, before anybody hears of it: for tests' faults."""
+        self.after: Callable[[Operate], None] = lambda operation: None  # called before others hear of an operation: for faults
         self.meter: Callable[[str, int], None] | None = None
-        """Told how long (ns) each operation took from when it was due, ``wake`` how late the end of a wait was, and ``bell`` how
-        long after a ring it was heard: for measurements."""
+        """For measurements: how long (ns) an operation took since it was due; how late a ``wake`` or a ``bell`` was."""
         self.tells_operations = False  # whether every operation is written into the trace
         self._slow_until = self._delay = 0
         self._host = host
@@ -234,15 +232,17 @@ class Stepper:
             case Nap():
                 self._nap(running, request)
             case Connect():
-                self._ready.append((running, self._connect(request)))
-                running.due = self._host.clock()
+                self._answer(running, self._connect(request))
             case Directory():
-                self._ready.append((running, self.server.directory()))
-                running.due = self._host.clock()
+                self._answer(running, self.server.directory())
             case Disconnect():
                 self._disconnect(request)
-                self._ready.append((running, None))
-                running.due = self._host.clock()
+                self._answer(running, None)
+
+    def _answer(self, running: _Running, result: Any) -> None:
+        """What the mailbox server answers."""
+        self._ready.append((running, result))
+        running.due = self._host.clock()
 
     def _nap(self, running: _Running, request: Nap) -> None:
         mailbox, latest = request.mailbox, request.latest
@@ -280,8 +280,8 @@ class Stepper:
         running.looked_at[request.mailbox] = self._news_of.get(request.mailbox, 0)
         segment = attached.segments[request.copy]
         began = self._host.clock() if self.tells_operations else 0
-        if self._slow_until:
-            self._be_slow()
+        if self._slow_until and time.monotonic_ns() < self._slow_until:
+            time.sleep(self._delay / SECOND)
         result = segment.operate(request.step)
         self.operations += 1
         ended = self._host.clock()
@@ -310,12 +310,6 @@ class Stepper:
         """A test's fault: for so long (ns) operations take longer by ``delay``."""
         self._slow_until = time.monotonic_ns() + length
         self._delay = delay
-
-    def _be_slow(self) -> None:
-        if time.monotonic_ns() < self._slow_until:
-            time.sleep(self._delay / SECOND)
-        else:
-            self._slow_until = 0
 
     def _note_late(self, request: Operate, took: int, now: int) -> None:
         self.late += 1

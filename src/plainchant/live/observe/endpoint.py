@@ -98,15 +98,11 @@ class Endpoint:
         for metric, samples in readings:
             for at in range(0, max(1, len(samples)), PIECE):
                 part = encode(_Families([self._collector.family(metric, samples[at : at + PIECE])])).removesuffix(_END)
-                parts.append(_without_comments(part) if at else part)
+                # What samples mean is said once.
+                parts += [line for line in part.splitlines(keepends=True) if not at or not line.startswith(b"#")]
                 await asyncio.sleep(0)
         last = encode(_Families(others))
         return b"".join([*parts, last])
-
-
-def _without_comments(text: bytes) -> bytes:
-    """The samples alone: what they mean was said before."""
-    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
 
 
 class _Families:

@@ -180,8 +180,10 @@ class Observer:
             self._tracing.left(group)
 
     def renamed(self, group: str, name: str) -> None:
-        for table in (self.figures, self.recorded_by_kind, self.retransmitted):
-            _move(table, group, name)
+        tables: tuple[dict[str, Any], ...] = (self.figures, self.recorded_by_kind, self.retransmitted)
+        for table in tables:
+            if group in table:
+                table[name] = table.pop(group)
         if self._tracing is not None:
             self._tracing.renamed(group, name)
         if name in self.figures:
@@ -231,8 +233,3 @@ class Observer:
         if self._tracing is not None:
             following = min(following, self._tracing.next_of(figures.group))
         figures.group.sample_at(following)
-
-
-def _move(table: dict[str, Any], old: str, new: str) -> None:
-    if old in table:
-        table[new] = table.pop(old)

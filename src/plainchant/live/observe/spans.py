@@ -130,12 +130,7 @@ class Tracing:
 
     async def close(self) -> None:
         """Ends what is open; spans that wait to be sent are, if the collector answers."""
-        for group in list(self._messages):
-            self._lose(group, "the node was closed")
-        for span in self._leaving.values():
-            self._fail(span, "the node was closed")
-            span.end()
-        self._leaving.clear()
+        self._abandon("the node was closed")
         provider, self._provider = self._provider, None
         if provider is None:
             return
@@ -159,8 +154,19 @@ class Tracing:
             **named,
         }
 
-    def _fail(self, span: Any, text: str) -> None:
-        span.set_status(self._api.Status(self._api.StatusCode.ERROR, text))
+    def _end(self, span: Any, error: str = "") -> None:
+        """Ends a span, as failed if there was an error."""
+        if error:
+            span.set_status(self._api.Status(self._api.StatusCode.ERROR, error))
+        span.end()
+
+    def _abandon(self, why: str) -> None:
+        """Ends what is under way."""
+        for group in list(self._messages):
+            self._lose(group, why)
+        for span in self._leaving.values():
+            self._end(span, why)
+        self._leaving.clear()
 
     # --- membership ---------------------------------------------------------------------------------------------------
     @contextlib.contextmanager
@@ -232,18 +238,12 @@ class Tracing:
 
     def stopped(self, reason: Reason) -> None:
         """The protocol stopped this process: so is everything that was under way."""
-        for group in list(self._messages):
-            self._lose(group, reason.text)
-        for span in self._leaving.values():
-            self._fail(span, reason.text)
-            span.end()
-        self._leaving.clear()
+        self._abandon(reason.text)
         told = {"reason": reason.code, "text": reason.text}
         if reason.evidence:
             told["evidence"] = _plain(dict(reason.evidence))
         span = self._tracer.start_span("plainchant.halt", context=self._alone, attributes=self._attributes("", **told))
-        self._fail(span, reason.text)
-        span.end()
+        self._end(span, reason.text)
 
     # --- state transfer -----------------------------------------------------------------------------------------------
     def _state(self, group: str, detail: Mapping[str, Any]) -> None:
@@ -260,9 +260,7 @@ class Tracing:
             return
         told = self._attributes(group, view=view, joiner=joiner, donor=detail.get("donor"), bytes=detail.get("bytes"))
         span = self._tracer.start_span(name, context=self._alone, start_time=began, attributes=told)
-        if stage == "lost":
-            self._fail(span, str(detail.get("text", "the state is lost")))
-        span.end()
+        self._end(span, str(detail.get("text", "the state is lost")) if stage == "lost" else "")
 
     # --- messages -----------------------------------------------------------------------------------------------------
     def next_of(self, group: Membership) -> float:
@@ -309,11 +307,8 @@ class Tracing:
 
         def over(delivered: asyncio.Future[None]) -> None:
             error = None if delivered.cancelled() else delivered.exception()
-            if waiting.pop(receipt, None) is None:
-                return  # it was given up before
-            if error is not None:
-                self._fail(span, str(error))
-            span.end()
+            if waiting.pop(receipt, None) is not None:  # else it was given up before
+                self._end(span, str(error) if error is not None else "")
 
         group.when_delivered(receipt, over)
 
@@ -374,9 +369,7 @@ class Tracing:
         """Own messages of which nothing more will be known."""
         waiting = self._messages.pop(group, {})
         for receipt in list(waiting):
-            span = waiting.pop(receipt)
-            self._fail(span, why)
-            span.end()
+            self._end(waiting.pop(receipt), why)
 
 
 def _of_view(view: View) -> dict[str, Any]:
