@@ -219,7 +219,6 @@ class Office(Block):
         return {**state, "quorum": self._quorum}
 
     def _drop(self, process: ProcessId, number: int) -> None:
-        """A process gives the office up, or waits no longer."""
         if (self.owner, self._request) == (process, number):
             self._vacate()
         self._waiting = [entry for entry in self._waiting if entry != [process, number]]

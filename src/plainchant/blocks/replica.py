@@ -228,7 +228,6 @@ class Replica:
             self._end(Reason("left", f"{self.group.me} is out of {self.group.name}"))
 
     def _take(self, event: Message | View | StateRequest | State) -> None:
-        """The next event of the group."""
         if isinstance(event, View):
             self._see(event)
         elif isinstance(event, State):
@@ -310,7 +309,6 @@ class Replica:
             block.note(event, digest=block.digest(), **detail, **block.told(None))
 
     def _look(self) -> None:
-        """Whether somebody waits for what holds now."""
         for condition, waiting in self._conditions:
             if not waiting.done() and condition():
                 waiting.set_result(None)

@@ -183,7 +183,6 @@ class Requests(Block):
         return limit
 
     async def _put(self, number: int, need: Need, payload: Any) -> None:
-        """Puts a question in its place, as soon as there is room for it."""
         body = [_ASK, number, need, payload]
         try:
             await self.execute(body, timeout=math.inf)
@@ -217,7 +216,6 @@ class Requests(Block):
         await self._reply(question.name, value, error)
 
     async def _reply(self, name: str, value: Any, error: str | None) -> None:
-        """Says an answer, or why there is none, unless the question is over."""
         try:
             size = len(encode(value))
         except (TypeError, ValueError, OverflowError) as problem:
@@ -273,14 +271,12 @@ class Requests(Block):
                 self._look(question)
 
     def _look(self, question: _Open) -> None:
-        """Whether it is over."""
         if self._is_enough(question):
             self._close(question, "enough")
         elif len(question.answers) + len(question.pending) < self._needed(question) or not question.pending:
             self._close(question, "impossible")
 
     def _needed(self, question: _Open) -> int:
-        """How many answers there must be, at the least."""
         return len(question.asked) // 2 + 1 if question.need == "majority" else 1
 
     def _is_enough(self, question: _Open) -> bool:

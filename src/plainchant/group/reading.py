@@ -181,7 +181,6 @@ class Stream:
             self._waiter = None
 
     def _check_free(self) -> None:
-        """Fails if a task waits for events of one of the groups."""
         for source in self._sources:
             if source.reader._is_read:
                 raise UsageError(

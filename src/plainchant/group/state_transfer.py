@@ -115,7 +115,6 @@ class Answer:
         self.wake()
 
     async def _room(self) -> bool:
-        """Waits for room; False if the transfer is over."""
         while not self._over and (self._under_way or not self._events.layer.has_room(self._transfer)):
             self._waiter = asyncio.get_running_loop().create_future()
             try:

@@ -192,7 +192,6 @@ class LiveHost(Process):
             self.count_down()
 
     def _omits(self, source: str, packet: Packet) -> bool:
-        """Whether a fault drops this packet."""
         for omission in self.omissions:
             if omission.hits(source, packet):
                 if omission.is_over:

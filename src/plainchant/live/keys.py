@@ -258,7 +258,6 @@ class KeySource:
 
 
 def _seen(path: Path) -> tuple[int, ...]:
-    """What changes when a file does."""
     try:
         status = path.stat()
     except OSError:

@@ -99,7 +99,6 @@ class Memberships:
             raise UsageError(f"{self._name} has been in {name!r} before; open a new node to join it again")
 
     def _is_in(self, name: str) -> bool:
-        """Whether this process is in a group, or on its way there."""
         return name in self.host.groups or name in self._entering or name in self._proposals
 
     async def _give_up(self, name: str, member: Membership | None) -> None:
@@ -222,7 +221,6 @@ class Memberships:
 
 
 def _largest(host: LiveHost, role: str) -> int:
-    """Bytes of the largest message that a process may send in a role."""
     if role == RECEIVES:
         return NOTHING
     return host.max_packet if host.only_sends or role == SENDS else LARGEST_MESSAGE

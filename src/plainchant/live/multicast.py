@@ -110,7 +110,6 @@ class MulticastTransport(UdpTransport):
         return (self._group_socket is not None and self._read_group()) or more
 
     def _read_group(self) -> bool:
-        """Reads as much as one turn of the loop may; whether there may be more."""
         assert self._group_socket is not None
         recvfrom_into = self._group_socket.recvfrom_into
         into, view, own, counters = self._into, self._views, self._entry, self.counters

@@ -211,7 +211,6 @@ class Node:
             raise
 
     def _make_transports(self, peers: Mapping[str, Address], backup: Mapping[str, Address], size: int) -> Transport:
-        """A transport, or one for each network."""
         first = self._make_transport(peers[self.place], size)
         if self._setup.lans == 1:
             return first

@@ -129,7 +129,6 @@ def _places(peers: Iterable[Peer]) -> str:
 
 
 def _awaited(peer: Peer) -> list[GroupId]:
-    """The groups that somebody waits to enter."""
     return [group for group, standing in peer.groups.items() if standing.state in (WAITING, BOUND)]
 
 
@@ -214,7 +213,6 @@ class Presence:
         self._changed()
 
     def _is_sound(self, hello: Hello) -> bool:
-        """Whether a hello keeps the bounds of hellos."""
         incarnations = [hello.incarnation, *(known.incarnation for known in hello.known.values())]
         if min(incarnations) < 0 or max(incarnations) > LARGEST_INCARNATION:
             self.refusals.future += 1

@@ -258,7 +258,6 @@ class Sealed:
         self._receive(source, frame)
 
     def _may_be_new(self, session: Session, key: bytes, number: int) -> bool:
-        """What can be told without the cipher."""
         if key != session.key.id:
             self.refusals.forged += 1
         elif number >= NUMBERS:

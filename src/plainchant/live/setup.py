@@ -182,7 +182,6 @@ def _parameters(description: Description, given: Mapping[str, Any]) -> Any:
 
 
 def _by_group(parameters: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters by group, of these groups alone."""
     by_group = [field.name for field, declared in declarations(type(parameters)) if declared.keys == "group"]
     tables = {name: table for name in by_group if isinstance(table := getattr(parameters, name), Mapping)}
     return {name: {group: value for group, value in table.items() if group in groups} for name, table in tables.items()}

@@ -303,7 +303,6 @@ class _Peer:
         self._try_later()
 
     def _try_later(self) -> None:
-        """If something waits, connects after a while."""
         if not self.queue:
             self.transport._peers.pop(self.address, None)
         elif not self.transport.closed:

@@ -125,7 +125,6 @@ class UdpTransport:
             self.counters.dropped += 1
 
     def _write(self) -> None:
-        """The socket takes datagrams again."""
         assert self._socket is not None
         assert self._loop is not None
         counters = self.counters

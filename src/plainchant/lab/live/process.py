@@ -184,7 +184,6 @@ class Process:
             self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> bool:
-        """Sends a signal; False if it has exited."""
         is_there = self.running and self._popen.poll() is None
         if is_there:
             self._popen.send_signal(number)

@@ -192,7 +192,6 @@ class _Supervisor:
         return self._summary(run, elapsed, quiet, namespaces is not None)
 
     async def _traffic(self) -> None:
-        """From the beginning to the end of the duration."""
         crew = self._crew
         self._begin = crew.begin = time.monotonic_ns() + _HEAD_START
         crew.tell_all(control.Begin(self._begin))
@@ -243,7 +242,6 @@ class _Supervisor:
                 await self._ask_where([process])
 
     async def _ask_where(self, processes: Sequence[Process]) -> None:
-        """Asks processes that hang for their stacks."""
         places = await asyncio.gather(*(process.where() for process in processes))
         for process, place in zip(processes, places, strict=True):
             process.stuck = process.stuck or place or "it does not say where it is"
@@ -277,7 +275,6 @@ class _Supervisor:
         return max(_SHORTEST_SETTLE, *(self._description.settle(made(**each)) for each in known))
 
     async def _end(self, *, drained: bool) -> None:
-        """Tells all running processes to end."""
         self._progress("ending")
         running = self._crew.all_running
         for process in running:
@@ -288,7 +285,6 @@ class _Supervisor:
                 process.unexpected = f"was told to end and did not in {END_SECONDS:g} s"
 
     async def _end_all(self) -> None:
-        """Ends every process, whatever happened before."""
         for process in self._crew.employed:
             process.relax()
             process.kill("the run was over")

@@ -85,7 +85,6 @@ class Worker:
         return made
 
     def _describe(self) -> Description:
-        """The protocol, as this scenario has it."""
         task = self._task
         description = describe(task.protocol)
 
@@ -158,7 +157,6 @@ class Worker:
 
     # --- groups -------------------------------------------------------------------------------------------------------
     async def _serve(self) -> None:
-        """Takes part without being in a group."""
         node = self._node
         await node.serve()
         say(control.Serving(node.name, dataclasses.asdict(node.parameters)))
@@ -170,7 +168,6 @@ class Worker:
         self._spawn(self._take_part(name, forms))
 
     async def _take_part(self, name: str, forms: bool) -> None:
-        """In a group from entering it to leaving it."""
         node, task = self._node, self._task
         first = task.groups[name] if forms else ()
         buffers = Buffers(outgoing=self._outgoing(name))
@@ -191,7 +188,6 @@ class Worker:
         return outgoing_for([workload for workload in self._task.workload if sends(workload, self._task.place, group)])
 
     async def _be_in(self, group: Group) -> None:
-        """In a group until it is left or closed."""
         node = self._node
         name = group.name
         self._groups.append(group)
@@ -231,7 +227,6 @@ class Worker:
         await self._be_in(group)
 
     async def _end(self, end: Coroutine[Any, Any, object]) -> None:
-        """Leaves, closes or renames a group."""
         try:
             await end
         except (Halted, Refused):
@@ -314,7 +309,6 @@ class Worker:
                 self._finish(control.Over("ended"))
 
     def _suffer(self, fault: Fault) -> None:
-        """A fault that happens inside this process."""
         host, kind, named = self._node.host, fault.kind, self._group(fault.group)
         if kind == "crash":
             self._doom(fault)
@@ -354,7 +348,6 @@ class Worker:
                 raise UsageError(f"{kind!r} is no fault that happens inside a process")
 
     def _doom(self, fault: Fault) -> None:
-        """Dies after the k-th event, or in the middle of the next broadcast."""
         host = self._node.host
         if fault.after_events:
 
@@ -390,7 +383,6 @@ class Worker:
 
 
 def _ring(key: str) -> Keyring | None:
-    """The keyring of a run, where packets are sealed."""
     if not key:
         return None
     from ...live.keys import Keyring  # brings the ciphers, for which other runs need not wait

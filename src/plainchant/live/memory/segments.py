@@ -183,7 +183,6 @@ class Segment:
         return FAILED if memory[_CRASHED] else result
 
     def _lock(self) -> bool:
-        """Gets the lock; False: it could not be had, and the module has crashed."""
         if _try_lock(self._file):
             return True
         waited, pause, before = 0.0, _SHORTEST_SLEEP, time.monotonic()

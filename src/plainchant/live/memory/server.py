@@ -404,7 +404,6 @@ class Attachment:
         return failed
 
     def _refresh(self) -> None:
-        """Reads the register if it has changed."""
         try:
             status = os.stat(self._register)
         except FileNotFoundError:

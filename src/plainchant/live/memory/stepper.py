@@ -170,7 +170,6 @@ class Stepper:
         return waits[0][0] - self._host.clock() if waits else None
 
     def _await_next(self) -> None:
-        """Waits busily for a time that is near."""
         clock, until = self._host.clock, self._waits[0][0]
         give_up = time.monotonic_ns() + 2 * AT_HAND
         while clock() < until and time.monotonic_ns() < give_up:
@@ -240,7 +239,6 @@ class Stepper:
                 self._answer(running, None)
 
     def _answer(self, running: _Running, result: Any) -> None:
-        """What the mailbox server answers."""
         self._ready.append((running, result))
         running.due = self._host.clock()
 
@@ -350,7 +348,6 @@ class Stepper:
                 attached.ring()
 
     def _hear(self, mailbox: str, attached: Attachment) -> None:
-        """Somebody may have rung."""
         rung = attached.hear()
         if rung is not None:
             if self.meter is not None:

@@ -101,7 +101,6 @@ def _figure(name: str, about: str, read: Read, *labels: str, kind: str = "") -> 
 
 
 def _group(name: str, key: str, about: str, scale: float = 1) -> Metric:
-    """A figure of each group."""
     return _figure(name, about, lambda now: [((group,), figures[key] * scale) for group, _, figures in now.groups], "group")
 
 

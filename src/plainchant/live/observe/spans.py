@@ -161,7 +161,6 @@ class Tracing:
         span.end()
 
     def _abandon(self, why: str) -> None:
-        """Ends what is under way."""
         for group in list(self._messages):
             self._lose(group, why)
         for span in self._leaving.values():
@@ -389,7 +388,6 @@ def _plain(value: Any) -> Any:
 
 
 def _provider(options: Spans, node: Node) -> Any:
-    """A tracer provider that posts spans to a collector."""
     sdk = need("opentelemetry.sdk.trace", "spans need", "observe")
     export = need("opentelemetry.sdk.trace.export", "spans need", "observe")
     resources = need("opentelemetry.sdk.resources", "spans need", "observe")
