@@ -137,16 +137,14 @@ class Memberships:
     ) -> Membership:
         """The membership in a group that this process enters; ``groups`` are those that there are."""
         assert self.stack is not None, "a process has begun before it enters a group"
-        description, parameters, host = self._setup.description, self.stack.parameters, self.host
-        profile = Profile(
-            Guarantees(description.promises(parameters, groups), description.faults, description.beyond(parameters)),
-            formed=formed,
-            changes=self._setup.changes,
-            proposes=self._setup.proposes,
-            admits=description.admits(parameters),
-            settle=max(SHORTEST_SETTLE, description.settle(parameters) / SECOND),
-            largest=_largest(host, role),
-        )
+        setup, parameters, host = self._setup, self.stack.parameters, self.host
+        about = setup.description
+        guarantees = Guarantees(about.promises(parameters, groups), about.faults, about.beyond(parameters))
+        admits, settle = about.admits(parameters), max(SHORTEST_SETTLE, about.settle(parameters) / SECOND)
+        largest = host.max_packet if host.only_sends or role == SENDS else LARGEST_MESSAGE
+        if role == RECEIVES:
+            largest = NOTHING
+        profile = Profile(guarantees, formed, setup.changes, setup.proposes, admits, settle, largest)
         self._entered.add(name)
         return Membership(host, name, host.me, profile, buffers)
 
@@ -218,9 +216,3 @@ class Memberships:
     def halt(self, reason: Reason) -> None:
         """The protocol stopped the process."""
         self._proposals.halt(reason)
-
-
-def _largest(host: LiveHost, role: str) -> int:
-    if role == RECEIVES:
-        return NOTHING
-    return host.max_packet if host.only_sends or role == SENDS else LARGEST_MESSAGE

@@ -221,27 +221,15 @@ class Node:
         # Without state transfer its packets are unknown: a process that asks for state gets none, and does no harm.
         state_packets = STATE_PACKETS if self.has_state else ()
         self._codec = Stamped((*self.description.packets, *state_packets, *HELLO_PACKETS), self._boot)
-        self.host = LiveHost(
-            self._transport,
-            self._codec,
-            random=self._random,
-            stopped=self._on_stopped,
-            owner=self._memberships,
-            loopback=self.description.loopback,
-            refusals=self._refusals,
+        loopback, refusals, owner, stopped = self.description.loopback, self._refusals, self._memberships, self._on_stopped
+        self.host = owner.host = LiveHost(
+            self._transport, self._codec, random=self._random, stopped=stopped, owner=owner, loopback=loopback, refusals=refusals
         )
-        self._memberships.host = self.host
         if self._keys.sealed is not None:
             self.host.gate.place_at = self._keys.sealed.place_at
+        calls, terms = (self._send_hello, self._rendezvous.on_news), self._setup.terms(state=self.has_state)
         self._presence = self.host.presence = self._rendezvous.presence = Presence(
-            self.place,
-            self._boot,
-            peers,
-            self._send_hello,
-            self._rendezvous.on_news,
-            incarnation=self._incarnation,
-            terms=self._setup.terms(state=self.has_state),
-            refusals=self._refusals,
+            self.place, self._boot, peers, *calls, incarnation=self._incarnation, terms=terms, refusals=refusals
         )
 
     async def close(self, *, drained: bool = False) -> None:

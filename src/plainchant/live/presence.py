@@ -329,21 +329,19 @@ class Presence:
             del self.standing[group]
 
     def enter(self, group: GroupId, how: Form | Join) -> None:
-        """We go in: who forms the group is in, who joins it has yet to be let in."""
-        self.settled = True
+        """We go in: a process that forms the group is in, one that joins it has yet to be let in."""
         self.standing[group] = Standing(MEMBER, how.members) if isinstance(how, Form) else Standing(JOINING)
-        self.greet(answer=False)
+        self.settle()
 
-    def settle(self) -> None:
+    def settle(self, *, answer: bool = False) -> None:
         """Our name is in use from here on, whether or not we are in a group."""
         self.settled = True
-        self.greet(answer=False)
+        self.greet(answer=answer)
 
     def be_member(self, group: GroupId) -> None:
         """We are in a group that was formed, or got its name, while processes ran."""
-        self.settled = True
         self.standing[group] = Standing(MEMBER)
-        self.greet(answer=False)
+        self.settle()
 
     def name_at(self, place: str) -> ProcessId | None:
         """The process at a place, if it is there to be spoken to."""
@@ -387,23 +385,21 @@ class Presence:
         if self.standing[group].state != WAITING:
             return
         first = self._first[group]
-        lists = [
-            peer.groups[group].first for peer in self._certain() if group in peer.groups and peer.groups[group].state == BOUND
-        ]
+        there = [(peer, peer.groups[group]) for peer in self._certain() if group in peer.groups]
+        lists = [standing.first for _, standing in there if standing.state == BOUND]
         for names in lists:
             if self.name in names:
                 self._bind(group, names)
                 return
         if not first or min(first) != self.place or lists:
             return
-        ready = {peer.place: peer for peer in self._certain() if group in peer.groups and peer.groups[group].state == WAITING}
+        ready = {peer.place: peer for peer, standing in there if standing.state == WAITING}
         if all(place == self.place or place in ready for place in first):
             self._bind(group, tuple(self.name if place == self.place else ready[place].name for place in first))
 
     def _bind(self, group: GroupId, names: tuple[ProcessId, ...]) -> None:
-        self.settled = True
         self.standing[group] = Standing(BOUND, names)
-        self.greet()
+        self.settle(answer=True)
 
     def lost(self, group: GroupId) -> str | None:
         """Why we can never get in under this name: somebody whose yes is needed is gone or has gone another way. (Others may have

@@ -56,13 +56,16 @@ class Crew:
         self.gone: Callable[[Process], None] = lambda process: None  # called when a process is gone
         places = (*scenario.members, *scenario.later)
         self.offsets = {place: clock_of(place, scenario.clock).offset for place in places}  # the offset of each place's clock, ns
-        self._scenario, self._spools, self._processes = scenario, spools, processes
-        self._namespaces = namespaces
-        self._given = dict(given)
-        self._run, self._memory, self._key = run, memory, key
+        self._scenario, self._spools, self._processes, self._namespaces = scenario, spools, processes, namespaces
         self._description = describe(scenario.protocol)
         self._parameters = self._description.parameters(**scenario.parameters)
-        self._peers, self._backup = _addresses(places, namespaces, self._description.placement.lans(self._parameters))
+        self._peers, backup = _addresses(places, namespaces, self._description.placement.lans(self._parameters))
+        network, workload, duration, seed = scenario.network, scenario.workload, scenario.duration, str(scenario.seed)
+        task: dict[str, Any] = {"peers": self._peers, "backup": backup, "protocol": scenario.protocol, "parameters": dict(given)}
+        task |= {"packet": network.max_packet + FRAME_BYTES + MARGIN, "groups": groups_ever(scenario.groups, scenario.fault)}
+        task |= {"network": network, "workload": workload, "duration": duration, "seed": seed, "trace": str(spools), "run": run}
+        task |= {"memory": memory, "operations": scenario.memory.operations, "key": key, "insecure": namespaces is not None}
+        self._task = task  # what all tasks have in common
         self._incarnations: dict[str, int] = {}
         self._entered: dict[str, dict[str, None]] = {}
         self._spares: dict[str, list[Process]] = {}
@@ -129,35 +132,9 @@ class Crew:
         self.latest[place] = process
         self.employed.append(process)
         self.note_entering(place, groups)
-        scenario = self._scenario
-        task = control.Task(
-            place=place,
-            incarnation=incarnation,
-            peers=self._peers,
-            protocol=scenario.protocol,
-            parameters=self._given,
-            packet=scenario.network.max_packet + FRAME_BYTES + MARGIN,
-            groups=groups_ever(scenario.groups, scenario.fault),
-            enter=groups,
-            forms=forms,
-            network=scenario.network,
-            faults=self._still_on_network(),
-            calm=self.calm,
-            workload=scenario.workload,
-            duration=scenario.duration,
-            begin=self.begin,
-            clock_offset=self.offsets[place],
-            seed=str(scenario.seed),
-            trace=str(self._spools),
-            run=self._run,
-            note=note,
-            memory=self._memory,
-            backup=self._backup,
-            operations=scenario.memory.operations,
-            key=self._key,
-            insecure=self._namespaces is not None,
-        )
-        await process.employ(task, self._on_change)
+        who = {"place": place, "incarnation": incarnation, "enter": groups, "forms": forms, "note": note}
+        now = {"faults": self._still_on_network(), "calm": self.calm, "begin": self.begin, "clock_offset": self.offsets[place]}
+        await process.employ(control.Task(**self._task | who | now), self._on_change)
 
     def _on_change(self, process: Process) -> None:
         self._news.set()
@@ -240,11 +217,8 @@ class Crew:
         """The faults of the network that a new process has to apply, with the time that each has left."""
         now = time.monotonic_ns()
         by_transport = [(fault, end) for fault, end in self._on_network if self._namespaces is None or fault.kind != "partition"]
-        return tuple(fault if not end else _shortened(fault, end - now) for fault, end in by_transport if not 0 < end <= now)
-
-
-def _shortened(fault: Fault, length: int) -> Fault:
-    return dataclasses.replace(fault, length=Duration(length))
+        lasting = [(fault, Duration(end - now if end else fault.length)) for fault, end in by_transport if not 0 < end <= now]
+        return tuple(dataclasses.replace(fault, length=left) for fault, left in lasting)
 
 
 def _addresses(places: Sequence[str], namespaces: Namespaces | None, lans: int) -> tuple[dict[str, Address], dict[str, Address]]:

@@ -86,10 +86,9 @@ class Namespaces:
         for keeper in self._keepers:
             keeper.kill()
         for keeper in self._keepers:
-            if keeper.stdin is not None:
-                keeper.stdin.close()
-            if keeper.stdout is not None:
-                keeper.stdout.close()
+            for pipe in (keeper.stdin, keeper.stdout):
+                if pipe is not None:
+                    pipe.close()
             keeper.wait()
         self._keepers.clear()
 

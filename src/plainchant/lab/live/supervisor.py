@@ -224,9 +224,8 @@ class _Supervisor:
         """Asks for the status twice a second, so that the counters of a process that is killed are known."""
         while True:
             done = max(0, time.monotonic_ns() - self._begin) / self._scenario.duration
-            self._progress(
-                f"{min(1.0, done):.0%} of {format_duration(self._scenario.duration)}, {len(self._crew.all_running)} processes"
-            )
+            length, processes = format_duration(self._scenario.duration), len(self._crew.all_running)
+            self._progress(f"{min(1.0, done):.0%} of {length}, {processes} processes")
             await asyncio.sleep(_POLL / SECOND)
             await self._ask_all()
 
@@ -341,13 +340,12 @@ def not_applied(scenario: Scenario) -> tuple[str, ...]:
     """The settings of a scenario that a live run leaves to reality."""
     default = Network()
     named = [f"network.{key}" for key in _LEFT_TO_REALITY if getattr(scenario.network, key) != getattr(default, key)]
-    if scenario.network.shared:
-        named.append("network.shared (each process has a medium of its own)")
-    if any(workload.cost for workload in scenario.workload):
-        named.append("workload.cost")
-    if any(clock.drift for clock in scenario.clock):
-        named.append("clock.drift")
-    return tuple(named)
+    further = {
+        "network.shared (each process has a medium of its own)": scenario.network.shared,
+        "workload.cost": any(workload.cost for workload in scenario.workload),
+        "clock.drift": any(clock.drift for clock in scenario.clock),
+    }
+    return (*named, *(name for name, is_set in further.items() if is_set))
 
 
 def _kept(scenario: Scenario, given: Iterable[str]) -> dict[str, Any]:

@@ -146,13 +146,8 @@ class Tracing:
 
     def _attributes(self, group: str, **more: Any) -> dict[str, Any]:
         assert self._node is not None
-        named = {f"plainchant.{name}": value for name, value in more.items() if value is not None}
-        return {
-            "plainchant.process": self._node.name,
-            "plainchant.protocol": self._node.description.name,
-            **({"plainchant.group": group} if group else {}),
-            **named,
-        }
+        whose = {"process": self._node.name, "protocol": self._node.description.name, "group": group or None}
+        return {f"plainchant.{name}": value for name, value in (whose | more).items() if value is not None}
 
     def _end(self, span: Any, error: str = "") -> None:
         """Ends a span, as failed if there was an error."""
@@ -372,14 +367,9 @@ class Tracing:
 
 
 def _of_view(view: View) -> dict[str, Any]:
-    return {
-        "view": view.number,
-        "members": list(view.members),
-        "joined": list(view.joined) or None,
-        "left": list(view.left) or None,
-        "reasons": [reason.code for reason in view.left.values()] or None,
-        "merge": True if view.is_merge else None,
-    }
+    reasons = [reason.code for reason in view.left.values()]
+    changes = {"joined": list(view.joined) or None, "left": list(view.left) or None, "reasons": reasons or None}
+    return {"view": view.number, "members": list(view.members), **changes, "merge": True if view.is_merge else None}
 
 
 def _plain(value: Any) -> Any:
@@ -388,13 +378,10 @@ def _plain(value: Any) -> Any:
 
 
 def _provider(options: Spans, node: Node) -> Any:
-    sdk = need("opentelemetry.sdk.trace", "spans need", "observe")
-    export = need("opentelemetry.sdk.trace.export", "spans need", "observe")
-    resources = need("opentelemetry.sdk.resources", "spans need", "observe")
-    otlp = need("opentelemetry.exporter.otlp.proto.http.trace_exporter", "spans need", "observe")
-    resource = resources.Resource.create(
-        {"service.name": "plainchant", "service.instance.id": node.place, "service.version": __version__}
-    )
+    parts = ("sdk.trace", "sdk.trace.export", "sdk.resources", "exporter.otlp.proto.http.trace_exporter")
+    sdk, export, resources, otlp = (need(f"opentelemetry.{part}", "spans need", "observe") for part in parts)
+    about = {"service.name": "plainchant", "service.instance.id": node.place, "service.version": __version__}
+    resource = resources.Resource.create(about)
     provider = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
     exporter = otlp.OTLPSpanExporter(endpoint=options.endpoint, timeout=2)
     provider.add_span_processor(export.BatchSpanProcessor(exporter, schedule_delay_millis=1000))
