@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from ..core.model import PlainchantError, Reason
+from ..group.waiting import fail
 from .block import ReplicaOver
 from .office import ASK, DROP, Holding, Office, OfficeLost, Quorum
 
@@ -97,9 +98,7 @@ class Lock(Office):
     def ended(self, reason: Reason) -> None:
         super().ended(reason)
         for waiting in self._requests.values():
-            if not waiting.done():
-                waiting.set_exception(ReplicaOver(reason))
-                waiting.exception()  # whoever waits gets it
+            fail(waiting, ReplicaOver(reason))
 
 
 class Fence:

@@ -40,6 +40,7 @@ from typing import Any, Final, Self
 
 from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
 from ..group import Group, Halted, Lost, Message, Receipt, Refused, State, StateRequest
+from ..group.waiting import fail
 from .block import Block, Command, CommandRefused, OutcomeUnknown, Part, ReplicaOver, decode, encode, within
 from .merging import Merge, merge_in, merge_out, parts_of
 
@@ -413,9 +414,7 @@ class Replica:
         for block in self.blocks.values():
             self._note(block, "end")
         for waiting in (*self._waiting.values(), *(waiting for _, waiting in self._conditions)):
-            if not waiting.done():
-                waiting.set_exception(OutcomeUnknown(reason))
-                waiting.exception()  # whoever waits gets it
+            fail(waiting, OutcomeUnknown(reason))
         for block in self.blocks.values():
             block.ended(reason)
         self._ended.set()

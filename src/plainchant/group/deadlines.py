@@ -17,7 +17,7 @@ from .port import Link
 from .profile import LARGEST_MESSAGE
 from .receipts import Lane, Progress, Receipt
 from .sending import Outgoing, as_bytes
-from .waiting import now, wake
+from .waiting import fail, now, wake
 
 BACKLOG: Final = 16  # queued messages of a stream from which on sending in it waits
 _UNNAMED: Final = "~"  # prefix of the names of streams of one message
@@ -161,9 +161,7 @@ class Admissions:
         """The process is out of the group."""
         for lane in self._lanes.values():
             lane.end(reason)
-            if lane.answer is not None and not lane.answer.done():
-                lane.answer.set_exception(Refused(reason))
-                lane.answer.exception()  # retrieved, so that asyncio does not complain where no task waits
+            fail(lane.answer, Refused(reason))
 
 
 class Guaranteed:

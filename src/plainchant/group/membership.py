@@ -24,6 +24,7 @@ from .profile import MESSAGE_COST, Buffers, Profile
 from .reading import Incoming
 from .receipts import Progress
 from .sending import Outgoing
+from .waiting import fail
 
 IDLE_CHECKS: Final = 4  # consecutive idle checks before ``finish()`` returns, in a group that cannot be left
 _DEFAULT: Final = Buffers()
@@ -144,9 +145,7 @@ class Membership:
         self.admissions.end(reason)
         self.progress.end(reason)
         for future in (self._joined, *self._renaming):
-            if not future.done():
-                future.set_exception(Halted(reason))
-                future.exception()  # retrieved, so that asyncio does not complain where no task waits
+            fail(future, Halted(reason))
         self.incoming.end()
         self._state.set()
         self._ended.set()

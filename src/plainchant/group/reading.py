@@ -1,16 +1,13 @@
 """Reading: the bounded buffer between a host and its application, and the streams that read it.
 
-Deliveries and views are kept in order until they are read. Event objects are made for many of them at once when they are read,
-so that a message costs little. When too much is unread the protocol is told (``Pressure``), which slows all senders of the group
-down; when enough is read it is told again.
+Deliveries and views are kept in order until they are read; then event objects are made for many at once, so that a message costs
+little. When too much is unread the protocol is told (``Pressure``), which slows all senders of the group down; when enough is
+read it is told again. A reader that always finds something never waits, so the event loop gets its turn after some milliseconds
+of reading; meanwhile the next events accumulate.
 
-A reader that always finds something never waits, and then nothing else in the program would run. So the event loop gets its
-turn after some milliseconds of reading; meanwhile the next events accumulate.
-
-*Several groups.* Each arrival gets a stamp from one counter, so the order of arrivals over all groups of a process is known. A
-:class:`Stream` reads one group or several, always the smallest stamp first. Whatever arrives later has a larger stamp, so no
-event waits for another group. Events are taken from the buffers many at a time; if another stream starts to read a group, the
-events that were taken from it and not given out go back to their place.
+*Several groups.* Each arrival gets a stamp from one counter over all groups of a process. A :class:`Stream` reads one group or
+several, always the smallest stamp first. Whatever arrives later has a larger stamp, so no event waits for another group. Events
+are taken from the buffers many at a time; if another stream starts to read a group, those not given out go back to their place.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from itertools import count
 from ..core.model import Reason
 from .errors import Lost
 from .port import Link
+from .waiting import wake
 
 
 class Mark:
@@ -54,9 +55,7 @@ class Mark:
         self.value = value
         waiting = self._waiting
         while waiting and waiting[0][0] <= value:
-            future = heapq.heappop(waiting)[2]
-            if not future.done():
-                future.set_result(None)
+            wake(heapq.heappop(waiting)[2])
 
     def end(self, reason: Reason, final: int = 0) -> None:
         """The mark will not grow beyond ``final``."""

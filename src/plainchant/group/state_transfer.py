@@ -1,11 +1,9 @@
 """State transfer as applications see it: requests and states in a group's stream, answers that can be awaited.
 
-The layer (:mod:`plainchant.layers.state`) speaks to a ``Keeper``; this is the one of every host with memberships. It asks two
-things of its host: a place in the outbox, among deliveries and views, for what the layer says; and turns, in which the layer is
-called back. An answer hands over a chunk at a time: the next one waits until the last has reached the layer and there is room,
-so a donor's state is in memory once and not twice.
-
-What is written to a joiner that is gone is dropped: its departure is a view like any other, and no error of the donor.
+The layer (:mod:`plainchant.layers.state`) speaks to a ``Keeper``; this is the one of every host with memberships. It needs a
+place in the outbox, among deliveries and views, for what the layer says, and turns, in which the layer is called back. An answer
+hands over a chunk at a time: the next one waits until the last has reached the layer and there is room, so a donor's state is in
+memory once. What is written to a joiner that is gone is dropped: its departure is a view, and no error of the donor.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from ..core.model import GroupId, ProcessId, Reason, UsageError, View
 from ..layers.state import StateTransfer, StateWanted
 from .events import State, StateRequest
 from .membership import Membership
+from .waiting import wake
 
 
 class Call(Protocol):
@@ -102,8 +101,7 @@ class Answer:
 
     def wake(self) -> None:
         """Lets a writer that waits look again."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        wake(self._waiter)
 
     def end(self) -> None:
         self._over = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from ..core.model import SECOND, Nanoseconds
 
@@ -11,6 +12,13 @@ def wake(future: asyncio.Future[None] | None) -> None:
     """Completes a future that a task may be waiting for."""
     if future is not None and not future.done():
         future.set_result(None)
+
+
+def fail(future: asyncio.Future[Any] | None, error: Exception) -> None:
+    """Completes a future with an error, and retrieves it, so that asyncio does not complain where no task waits."""
+    if future is not None and not future.done():
+        future.set_exception(error)
+        future.exception()
 
 
 def now() -> Nanoseconds:

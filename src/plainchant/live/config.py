@@ -1,9 +1,9 @@
 """What a node is told in a file: the configuration of ``plainchant node``.
 
-The file is TOML. Its keys are declared once, in :class:`NodeConfig`, :class:`MulticastConfig` and :class:`ObserveConfig`; the
-protocol's own stand under ``[parameters]`` and are declared by the protocol. It is read as scenario files are
-(``scenario.read``), with errors that name the file, the line and the nearest key, and options of the command line are put into
-it as if they stood there. One file can serve all members: each is then told by ``--me`` which one it is.
+The file is TOML. Its keys are declared in :class:`NodeConfig`, :class:`MulticastConfig` and :class:`ObserveConfig`, those under
+``[parameters]`` by the protocol. It is read as scenario files are (``scenario.read``), with errors that name the file, the line
+and the nearest key; options of the command line count as if they stood in it. One file can serve all members, told apart by
+``--me``.
 """
 
 from __future__ import annotations

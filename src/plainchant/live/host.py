@@ -507,16 +507,11 @@ class LiveHost(Process):
 
     def counters(self) -> Mapping[str, int]:
         transport, refused = self.transport.counters, self.refusals
-        return {
-            "packets_sent": transport.sent,
-            "packets_received": self.packets_received,
-            "packets_damaged": refused.broken,
-            "packets_foreign": refused.foreign,
-            "packets_queued": transport.queued,
-            "packets_dropped": transport.dropped + self.routes.unroutable,
-            "bytes_sent": transport.sent_bytes,
-            "bytes_received": transport.received_bytes,
-        }
+        packets = {"sent": transport.sent, "received": self.packets_received, "damaged": refused.broken}
+        packets |= {"foreign": refused.foreign, "queued": transport.queued}
+        packets |= {"dropped": transport.dropped + self.routes.unroutable}
+        size = {"bytes_sent": transport.sent_bytes, "bytes_received": transport.received_bytes}
+        return {f"packets_{name}": count for name, count in packets.items()} | size
 
     # --- what nodes and faults ask for --------------------------------------------------------------------------------
     def note(self, kind: str, detail: dict[str, Any] | None = None, group: str | None = None) -> None:

@@ -228,19 +228,16 @@ class KeySource:
         """The keys that a program gave, or a file, or the environment; None if there are none."""
         if isinstance(given, Keyring):
             return cls(given)
-        if given is not None:
-            return cls._of_file(Path(given))
-        text, file = os.environ.get(ENVIRONMENT), os.environ.get(ENVIRONMENT_FILE)
-        if text and file:
-            raise UsageError(f"both {ENVIRONMENT} and {ENVIRONMENT_FILE} are set; keep one of them")
-        if text:
-            return cls(Keyring.parse(text, f"the environment variable {ENVIRONMENT}"))
-        return cls._of_file(Path(file)) if file else None
-
-    @classmethod
-    def _of_file(cls, path: Path) -> Self:
-        seen = _seen(path)
-        return cls(Keyring.read(path), path, seen)
+        if given is None:
+            text, given = os.environ.get(ENVIRONMENT), os.environ.get(ENVIRONMENT_FILE)
+            if text and given:
+                raise UsageError(f"both {ENVIRONMENT} and {ENVIRONMENT_FILE} are set; keep one of them")
+            if text:
+                return cls(Keyring.parse(text, f"the environment variable {ENVIRONMENT}"))
+            if not given:
+                return None
+        seen = _seen(Path(given))
+        return cls(Keyring.read(given), Path(given), seen)
 
     def reload(self, *, always: bool = False) -> Keyring | None:
         """The keys, if the file is not what it was when it was last looked at; raises ``UsageError`` if they cannot be read."""

@@ -27,7 +27,7 @@ from typing import Final
 from ..core.model import UsageError
 from .addresses import family_of, format_address
 from .transport import READ_AT_ONCE, Address, Data, Limits, Receive, TurnOver
-from .udp import LARGEST, WANTED_BUFFER, UdpTransport, enlarge
+from .udp import LARGEST, UdpTransport, enlarge
 
 DEFAULT_GROUP: Final[Address] = ("239.193.7.1", 7000)  # of the range for one organisation's own use
 MOST_DESTINATIONS: Final = 16  # on one list; a packet to more is several multicasts
@@ -42,16 +42,9 @@ class MulticastTransport(UdpTransport):
     use, by default the one that ``bind`` is an address of; ``ttl`` is how many networks they may cross: 1 is this one."""
 
     def __init__(
-        self,
-        bind: Address,
-        group: Address = DEFAULT_GROUP,
-        interface: str = "",
-        ttl: int = 1,
-        *,
-        packet: int = LARGEST,
-        buffer: int = WANTED_BUFFER,
+        self, bind: Address, group: Address = DEFAULT_GROUP, interface: str = "", ttl: int = 1, packet: int = LARGEST, **more: int
     ) -> None:
-        super().__init__(bind, packet=packet, buffer=buffer)
+        super().__init__(bind, packet=packet, **more)
         _check(bind, group, interface, ttl, packet)
         self.group = group
         self._interface = interface or bind[0]

@@ -1,8 +1,8 @@
 """The timers of a live process, on its event loop.
 
-**Packets come before timers.** A process that was stopped finds both when it goes on: packets in its socket, and timers that are
-late. The transport is read before a timer expires (``catch_up``), and the timer does not expire if the engine has moved it
-meanwhile. So no process suspects another whose packets have arrived. :data:`CATCH_UP` bounds the reading.
+**Packets come before timers.** A process that was stopped finds both when it goes on. The transport is read before a timer
+expires (``catch_up``; :data:`CATCH_UP` bounds it), and the timer does not expire if the engine has moved it meanwhile. So no
+process suspects another whose packets have arrived.
 
 **Timers that are set for now** expire at the end of the turn, once for all its packets (:attr:`LoopTimers.due`). What is set for
 now while these expire waits for the loop, because a turn has an end.

@@ -21,6 +21,7 @@ import msgspec
 
 from ...core.model import SECOND, PlainchantError
 from ...core.names import process_name
+from ...group.waiting import fail
 from ...scenario.model import SLICE
 from ...scenario.outcome import ProcessEnd
 from . import control
@@ -221,9 +222,7 @@ class Process:
         self.hang_up()
         self.paused_until = 0
         for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(_Gone())
-                answer.exception()
+            fail(answer, _Gone())
         self._changed(self)
 
     def _judge(self, status: int) -> ProcessEnd:

@@ -292,28 +292,19 @@ class _Supervisor:
             process.hang_up()
 
     def _summary(self, run: str, elapsed: int, quiet: bool, by_kernel: bool) -> LiveSummary:
-        employed = self._crew.employed
+        scenario, employed, skipped = self._scenario, self._crew.employed, tuple(self._injector.skipped)
         parameters = [process.parameters for process in employed if process.parameters is not None]
+        told: dict[str, Any] = {"run": run, "protocol": scenario.protocol, "seed": scenario.seed, "parameters": parameters[0]}
+        told |= {"elapsed": elapsed, "faults": scenario.fault, "skipped": skipped, "not_applied": not_applied(scenario)}
+        told |= {"time_scale": self.time_scale, "partitions": "namespaces" if by_kernel else "transport"}
+        told |= {"drained": bool(scenario.drain), "drain": self._drain, "quiet": quiet, "not_quiet": self._not_quiet}
+        told |= {f"packets_{what}": sum(getattr(process.status, what) for process in employed) for what in _SPOILED}
         return LiveSummary(
-            run=run,
-            protocol=self._scenario.protocol,
-            seed=self._scenario.seed,
-            elapsed=elapsed,
             processes={process.name: process.end for process in employed if process.end is not None},
             unexpected={process.name: process.unexpected for process in employed if process.unexpected},
-            parameters=parameters[0],
-            **{f"packets_{what}": sum(getattr(process.status, what) for process in employed) for what in _SPOILED},
-            faults=self._scenario.fault,
-            skipped=tuple(self._injector.skipped),
-            partitions="namespaces" if by_kernel else "transport",
-            not_applied=not_applied(self._scenario),
-            time_scale=self.time_scale,
-            drained=bool(self._scenario.drain),
-            drain=self._drain,
-            quiet=quiet,
-            not_quiet=self._not_quiet,
             stuck={process.name: process.stuck for process in employed if process.stuck},
             left={node: left for node, server in self.servers.items() if (left := len(server.sizes()))},
+            **told,
         )
 
 

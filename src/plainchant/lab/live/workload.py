@@ -1,12 +1,12 @@
 """Senders of a live run: the workloads of a scenario, through the interface that applications use.
 
-A :class:`Sender` is one process's share of one ``[[workload]]`` in one group, as ``sim.workload.Source`` is in the simulator, and
-its messages hold the same. An open loop hands over at its rate, counted from its first message, and makes up for what it missed
-while it was stopped; a closed loop waits until its oldest messages have come back; one that is as fast as accepted waits for
-room only. All of them wait when the group's outgoing buffer is full, and end when the group accepts no more.
+A :class:`Sender` is one process's share of one ``[[workload]]`` in one group, with the same messages as ``sim.workload.Source``.
+An open loop hands over at its rate, counted from its first message, and makes up for what it missed while it was stopped; a
+closed loop waits until its oldest messages have come back; one that is as fast as accepted waits for room only. All of them wait
+when the outgoing buffer is full, and end when the group accepts no more.
 
-Messages with a deadline have to be admitted before they are sent. A regular sender asks for a stream when it begins, and sends as
-long as it is admitted; one with random arrivals asks for each message as it comes, and those that are rejected are not sent.
+A regular sender with deadlines asks for a stream when it begins, and sends as long as it is admitted; one with random arrivals
+asks for each message as it comes, and those that are rejected are not sent.
 """
 
 from __future__ import annotations

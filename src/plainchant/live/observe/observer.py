@@ -1,9 +1,9 @@
-"""Who looks at a node: counts what the node itself does not count, and lets metrics and spans read it.
+"""Observes a node: counts what the node itself does not count, and lets metrics and spans read it.
 
-Messages, bytes, packets and queues are counted by the groups, the host and the transport anyhow; they are read when somebody
-asks. An :class:`Observer` is told only of what happens seldom: views, departures, halts, and what protocols record
-(retransmissions, suspicions, blocked senders, state transfer). Of messages it is told of samples (:mod:`.sampling`), and, if
-messages are traced, once a delivered batch. A timer looks how late the event loop is; it also fits the samples to the rate.
+Messages, bytes, packets and queues are counted by the groups, the host and the transport anyhow, and read on demand. An
+:class:`Observer` is told only of rare events: views, departures, halts, and what protocols record (retransmissions, suspicions,
+blocked senders, state transfer); of messages only of samples (:mod:`.sampling`) and, if messages are traced, of each delivered
+batch. A timer looks how late the event loop is, and fits the samples to the rate.
 
 Figures of a group are kept as long as the process is in it: a program that forms many groups does not make them grow for ever.
 Everything happens on the node's event loop and ends with the node; :meth:`Observer.close` may be called at any time, and again.
