@@ -64,9 +64,6 @@ encode = msgspec.msgpack.Encoder(order="deterministic").encode
 decode = msgspec.msgpack.Decoder().decode
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
-
-
 class ReplicaOver(GroupError):
     """This process follows the group no longer: nothing was sent. ``reason`` says why; join again to go on."""
 
@@ -81,9 +78,6 @@ class NoOutcome(GroupError):
 
 class CommandRefused(PlainchantError):
     """A command that a block does not carry out, at any member; nothing has changed."""
-
-
-# --- what blocks are given --------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

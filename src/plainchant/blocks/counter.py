@@ -35,8 +35,7 @@ class Counter(Block):
         """Adds, and returns the value with it in its place in the order; amounts may be negative."""
         if amount.__class__ is not int or abs(amount) >= LARGEST:
             raise UsageError(f"{amount!r} cannot be added: give a whole number below 2 to the 63rd")
-        value: int = await self.execute(amount, timeout=timeout)
-        return value
+        return int(await self.execute(amount, timeout=timeout))
 
     async def read(self) -> int:
         """The value with all that was added before this call."""

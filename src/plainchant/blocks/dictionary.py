@@ -71,8 +71,7 @@ class Dictionary(Block, Mapping[str, Any]):
 
     def copy(self) -> dict[str, Any]:
         """A snapshot: all keys and values as they are at one place of the order, which is this member's."""
-        copied: dict[str, Any] = decode(encode({key: entry[0] for key, entry in self._entries.items()}))
-        return copied
+        return dict(decode(encode({key: entry[0] for key, entry in self._entries.items()})))
 
     async def read(self, key: str, default: Any = None) -> Any:
         """The value with all changes that were made before this call."""
@@ -85,8 +84,7 @@ class Dictionary(Block, Mapping[str, Any]):
 
     async def delete(self, key: str) -> bool:
         """Removes a key; whether it was there."""
-        existed: bool = await self._change(["delete", _checked(key)])
-        return existed
+        return bool(await self._change(["delete", _checked(key)]))
 
     async def update(self, changes: Mapping[str, Any], deleted: Iterable[str] = ()) -> None:
         """Makes several changes at one place of the order: nobody ever sees some of them without the others."""

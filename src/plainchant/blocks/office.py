@@ -146,7 +146,6 @@ class Office(Block):
             )
         super().attach(replica, name)
 
-    # --- the state machine ----------------------------------------------------------------------------------------------
     @property
     def is_primary(self) -> bool:
         """Whether this part of the group may have an owner."""
@@ -269,7 +268,6 @@ class Office(Block):
         """What is acknowledged: the step, and all that it is about."""
         return digest_of([self._step, self.owner, self.token, self._electors[-1:]])
 
-    # --- this process ----------------------------------------------------------------------------------------------------
     def _tell_holder(self) -> None:
         """What has come to be is told to whom it concerns here, and acknowledged."""
         if self._step > self._acknowledged:

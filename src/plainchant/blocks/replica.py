@@ -105,7 +105,6 @@ class Replica:
         if self._failure is not None and error is not self._failure:
             raise self._failure
 
-    # --- what programs and blocks call --------------------------------------------------------------------------------
     async def execute(self, block: str, body: Any, timeout: float | None = None) -> Any:
         """Sends a command to a block; returns its outcome when it has been applied here."""
         async with self._within(timeout, block):
@@ -210,7 +209,6 @@ class Replica:
         text = f"{what} at {self.group.me} in {limit:g} s{why}; wait longer, or see what the group is doing"
         return Reason("no outcome", text)
 
-    # --- following the group --------------------------------------------------------------------------------------------
     async def _follow(self) -> None:
         try:
             async for batch in self.group.batches():
@@ -314,7 +312,6 @@ class Replica:
             if not waiting.done() and condition():
                 waiting.set_result(None)
 
-    # --- joiners ----------------------------------------------------------------------------------------------------------
     def _give_state(self, request: StateRequest) -> None:
         """Takes a copy now; sending it is a task, so that reading goes on."""
         copy = encode([self._states(), [merge_out(merge) for merge in self._merges]])
@@ -341,7 +338,6 @@ class Replica:
         if mine != theirs:
             raise UsageError(f"{other} has blocks {theirs}, and {self.group.me} has {mine}; give all members the same blocks")
 
-    # --- parts that come together -----------------------------------------------------------------------------------------
     def _hold(self, item: Message | View) -> None:
         held = self._merges[-1].held
         if len(held) >= _MOST_HELD:
@@ -395,7 +391,6 @@ class Replica:
                 detail |= {"parts": [list(part.members) for part in parts], "speakers": [part.speaker for part in parts]}
                 block.note("merge", at_view=merge.view.number, digest=block.digest(), **detail)
 
-    # --- tasks and the end ------------------------------------------------------------------------------------------------
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)

@@ -140,7 +140,6 @@ class Requests(Block):
         self._tasks: dict[str, asyncio.Task[None]] = {}  # answers that this process is at, by question
         self._turnstile = asyncio.Lock()
 
-    # --- what programs call -------------------------------------------------------------------------------------------
     async def ask(self, payload: Any, *, need: Need = "majority", timeout: float | None = None) -> Outcome:
         """Asks every member, this one included, and returns when enough have answered. ``timeout``: seconds, else the replica's
         ``patience``. Raises :class:`NotEnoughAnswers` if the question is over without enough; if the process is stopped
@@ -194,7 +193,6 @@ class Requests(Block):
                         await self.execute(body, timeout=math.inf)
                         return
 
-    # --- answering ----------------------------------------------------------------------------------------------------
     def _call(self, question: Question) -> None:
         """Calls the handler, here and now, or lets a task await it; what it returns is said by the task."""
         if inspect.iscoroutinefunction(self.handler):
@@ -230,7 +228,6 @@ class Requests(Block):
         task = self._tasks[name] = asyncio.create_task(work)
         task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
 
-    # --- the state machine --------------------------------------------------------------------------------------------
     def apply(self, command: Command) -> None:
         word, name, *rest = command.body
         if word == _ASK:
@@ -310,7 +307,6 @@ class Requests(Block):
         if task is not None:
             task.cancel()
 
-    # --- joiners and parts --------------------------------------------------------------------------------------------
     def snapshot(self) -> Any:
         return {
             "bounds": [self.most, self.largest],

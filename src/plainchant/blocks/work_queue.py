@@ -159,8 +159,7 @@ class WorkQueue(Block):
         size = len(encode(payload))
         if size > self.largest:
             raise UsageError(f"a job of {size} bytes: {self.name} takes {self.largest}; store it elsewhere, and put its address")
-        name: str = await self.execute([_PUT, payload, key], timeout=timeout)
-        return name
+        return str(await self.execute([_PUT, payload, key], timeout=timeout))
 
     async def result(self, job: str, *, timeout: float | None = None) -> Any:
         """Waits until a job is over, whoever put it, and returns its value. Raises :class:`JobFailed` if it has none."""
@@ -183,11 +182,9 @@ class WorkQueue(Block):
             await self.replica.until(future.done, timeout=timeout)
             return future.result()
         finally:
-            waiting = self._finishing.get(job, [])
-            if future in waiting:
-                waiting.remove(future)
-                if not waiting:
-                    del self._finishing[job]
+            waiting = [each for each in self._finishing.pop(job, ()) if each is not future]
+            if waiting:
+                self._finishing[job] = waiting
 
     async def work(self, handler: Handler, *, at_once: int = 1, limit: float | None = None) -> None:
         """Works until it is cancelled or the replica is over (:class:`ReplicaOver`): awaits ``handler(task)`` for each job that

@@ -170,14 +170,10 @@ class Guaranteed:
     __slots__ = ("_admissions", "_earliest", "_lane", "_turnstile", "deadline", "name", "period", "size")
 
     def __init__(self, admissions: Admissions, lane: Lane, wanted: Wanted) -> None:
-        self._admissions = admissions
-        self._lane = lane
+        self._admissions, self._lane = admissions, lane
         self._turnstile = asyncio.Lock()
         self._earliest = 0  # when the period since the last message is over
-        self.name = wanted.name
-        self.size = wanted.size
-        self.deadline = wanted.deadline
-        self.period = wanted.period
+        self.name, self.size, self.deadline, self.period = wanted.name, wanted.size, wanted.deadline, wanted.period
 
     async def send(self, payload: bytes) -> Receipt:
         """Sends the next message. One that comes before its period is over waits, and its deadline counts from then on. Raises
@@ -191,12 +187,9 @@ class Guaranteed:
             while True:
                 admissions.check(lane)
                 arrived = now()
-                if lane.queued >= BACKLOG:
-                    await self._wait(None)
-                elif arrived < self._earliest:
-                    await self._wait(self._earliest)
-                else:
+                if lane.queued < BACKLOG and arrived >= self._earliest:
                     break
+                await self._wait(self._earliest if lane.queued < BACKLOG else None)
             self._earliest = arrived + self.period
             return admissions.offer(lane, payload, arrived)
 

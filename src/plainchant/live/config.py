@@ -107,9 +107,7 @@ class NodeConfig:
     def _transport(self) -> str | MakeTransport:
         if self.transport == "multicast":
             return self._make_multicast
-        if self.transport == "tcp" and self.packet:
-            return _make_tcp
-        return self.transport
+        return _make_tcp if self.transport == "tcp" and self.packet else self.transport
 
     def _make_multicast(self, address: Address, packet: int) -> Transport:
         from .multicast import MulticastTransport

@@ -50,7 +50,7 @@ class Memberships:
         self.mine: dict[str, tuple[str, ...]] = {}  # groups that this process was told to enter, and the places that form them
         self._entering: set[str] = set()
         self._entered: set[str] = set()  # groups that this process is or has been in
-        self._proposals = Proposals()
+        self.proposals = Proposals()
 
     @property
     def _name(self) -> str:
@@ -99,7 +99,7 @@ class Memberships:
             raise UsageError(f"{self._name} has been in {name!r} before; open a new node to join it again")
 
     def _is_in(self, name: str) -> bool:
-        return name in self.host.groups or name in self._entering or name in self._proposals
+        return name in self.host.groups or name in self._entering or name in self.proposals
 
     async def _give_up(self, name: str, member: Membership | None) -> None:
         """Stops entering a group. A process that was admitted meanwhile leaves again, so that the others need not detect it."""
@@ -157,7 +157,7 @@ class Memberships:
         """Proposes a group to the processes at these places; returns when those that agree have formed it."""
         places = members_of(group, members, self._setup.peers)
         self._check_outside(group)
-        proposal = self._proposals.begin(group, buffers)
+        proposal = self.proposals.begin(group, buffers)
         presence = self._rendezvous.presence
         missing: list[str] = []
         try:
@@ -175,20 +175,16 @@ class Memberships:
             # The group may still be formed: then this process leaves at once.
             proposal.outcome.cancel()
             if missing:
-                self._proposals.take(group)
-
-    async def next_group(self) -> Group:
-        """Waits for the next group that this process is in because another process proposed it."""
-        return await self._proposals.next_group()
+                self.proposals.take(group)
 
     def formed(self, view: View) -> Membership:
         """This process is in a group that it proposed, or was invited to."""
         name = view.group
-        proposal = self._proposals.take(name)
+        proposal = self.proposals.take(name)
         groups = {**(self._setup.groups or {}), name: view.members, f"{name}, and another": view.members}
         member = self._make_member(name, groups, True, proposal.buffers if proposal is not None else DEFAULT_BUFFERS)
         self._rendezvous.presence.be_member(name)
-        if not self._proposals.hand_over(proposal, Group(member, self._founder)):
+        if not self.proposals.hand_over(proposal, Group(member, self._founder)):
             member.incoming.stop_listening()
             asyncio.get_running_loop().call_soon(self.host.leave, name)
         return member
@@ -205,14 +201,10 @@ class Memberships:
     def refused(self, group: str, reason: Reason) -> None:
         """This process is not in a group that it proposed, agreed to or asked to join."""
         self._entered.discard(group)
-        self._proposals.refuse(group, reason)
+        self.proposals.refuse(group, reason)
 
     def renamed(self, group: str, name: str) -> None:
         """The group has another name."""
         self._entered.add(name)
         self._rendezvous.presence.left(group)
         self._rendezvous.presence.be_member(name)
-
-    def halt(self, reason: Reason) -> None:
-        """The protocol stopped the process."""
-        self._proposals.halt(reason)

@@ -367,7 +367,7 @@ class Node:
     async def next_group(self) -> Group:
         """Waits for the next group that this process is in because another process proposed it."""
         self._setup.check_proposes()
-        return await self._memberships.next_group()
+        return await self._memberships.proposals.next_group()
 
     def finish(self, group: str) -> None:
         """The process has left a group."""
@@ -441,7 +441,7 @@ class Node:
 
     def _on_stopped(self, reason: Reason) -> None:
         """The protocol stopped this process: it answers no hello any more."""
-        self._memberships.halt(reason)
+        self._memberships.proposals.halt(reason)
         self._presence.standing.clear()
         self._end_state()
         self._halted.set()

@@ -39,9 +39,6 @@ class OutputClosed(PlainchantError):
     """Nobody reads the output any more."""
 
 
-# --- threads that wait ------------------------------------------------------------------------------------------------
-
-
 class _Waiter:
     """A thread that does one thing at a time that may take long. Only one task asks it."""
 
@@ -143,9 +140,6 @@ class Output:
             rest = rest[os.write(self._descriptor, rest) :]
 
 
-# --- formats ----------------------------------------------------------------------------------------------------------
-
-
 class Format(Protocol):
     """How things are written down, and how lines are understood."""
 
@@ -234,9 +228,7 @@ class JsonLines(Format):
         given = (command.send is not None) + (command.send_base64 is not None) + command.leave
         if given != 1:
             raise PlainchantError(f"a line asks for one thing, and this for {given}; {_USAGE}")
-        if command.send is not None:
-            return command.send.encode()
-        return command.send_base64
+        return command.send.encode() if command.send is not None else command.send_base64
 
 
 _USAGE: Final = 'write {"send": "text"}, {"send_base64": "AAEC"} or {"leave": true}'
@@ -247,9 +239,6 @@ def _payload(payload: bytes) -> dict[str, str]:
         return {"payload": payload.decode()}
     except UnicodeDecodeError:
         return {"payload_base64": base64.b64encode(payload).decode()}
-
-
-# --- the two directions -----------------------------------------------------------------------------------------------
 
 
 async def pass_out(group: Group, output: Output, form: Format) -> None:

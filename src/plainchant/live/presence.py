@@ -170,7 +170,6 @@ class Presence:
     def name(self) -> ProcessId:
         return process_name(self.place, self.incarnation)
 
-    # --- hellos -----------------------------------------------------------------------------------------------------
     def greet(self, to: Iterable[Address] | None = None, *, answer: bool = True) -> None:
         """Says hello: to everybody, or to these."""
         addresses = tuple(peer.address for peer in self.peers.values()) if to is None else tuple(to)
@@ -314,7 +313,6 @@ class Presence:
         self.seeking = False
         return wanted
 
-    # --- entering groups --------------------------------------------------------------------------------------------
     def want(self, group: GroupId, first: tuple[str, ...]) -> None:
         """We want to enter a group. ``first``: the places whose processes form it together, if it is not there yet."""
         self._first[group] = first

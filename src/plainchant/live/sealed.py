@@ -113,7 +113,6 @@ class Sealed:
         self._sessions[self._own.salt] = self._own
         _ALL.add(self)
 
-    # --- what a transport has ---------------------------------------------------------------------------------------
     @property
     def limits(self) -> Limits:
         inner = self.inner.limits
@@ -142,7 +141,6 @@ class Sealed:
     async def close(self) -> None:
         await self.inner.close()
 
-    # --- sending ----------------------------------------------------------------------------------------------------
     def send(self, to: Sequence[Address], data: Data) -> None:
         self._send(self._inner_senders[0], to, data)
 
@@ -163,10 +161,8 @@ class Sealed:
 
     def _list(self, to: tuple[Address, ...]) -> tuple[list[tuple[tuple[Address, ...], bytes]], tuple[Address, ...]]:
         known = [address for address in to if address in self._at]
-        parts = []
-        for first in range(0, len(known), MOST_RECEIVERS):
-            part = tuple(known[first : first + MOST_RECEIVERS])
-            parts.append((part, bytes((len(part),)) + b"".join(self._at[address].boot for address in part)))
+        cut = [tuple(known[first : first + MOST_RECEIVERS]) for first in range(0, len(known), MOST_RECEIVERS)]
+        parts = [(part, bytes((len(part),)) + b"".join(self._at[address].boot for address in part)) for part in cut]
         found = (parts, tuple(address for address in to if address not in self._at))
         if len(self._lists) >= MOST_LISTS:
             self._lists.clear()
@@ -209,7 +205,6 @@ class Sealed:
             self._asks.clear()
             self._derived = 0
 
-    # --- receiving --------------------------------------------------------------------------------------------------
     def _on_packet(self, source: Address, data: Data) -> None:
         size = len(data)
         if size < SHORTEST_DATA:
@@ -348,7 +343,6 @@ class Sealed:
             self._at[source] = session
             self._lists.clear()
 
-    # --- keys and sessions ------------------------------------------------------------------------------------------
     def place_at(self, address: Address) -> str | None:
         """The place of whoever has proved itself at an address."""
         session = self._at.get(address)

@@ -600,7 +600,7 @@ class _Connection:
 
     def _read_to_the_end(self) -> None:
         try:
-            if self._socket.recv_into(self._frames.discard()):
+            if self._socket.recv_into(self._frames.view):
                 return
         except BlockingIOError:
             return

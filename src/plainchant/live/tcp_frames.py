@@ -29,21 +29,17 @@ class FrameBuffer:
 
     def __init__(self) -> None:
         self._buffer = bytearray(_FIRST_BUFFER)
-        self._view = memoryview(self._buffer)
+        self.view = memoryview(self._buffer)
         self._start = self._end = 0
         self.greeted = False
 
     def free(self) -> memoryview:
         """Where the next bytes go."""
-        return self._view[self._end :]
+        return self.view[self._end :]
 
     def fill(self, size: int) -> None:
         """Bytes were read into the free part."""
         self._end += size
-
-    def discard(self) -> memoryview:
-        """The whole buffer, for bytes that are not wanted any more; what was in it is lost."""
-        return self._view
 
     def take(self) -> memoryview | None:
         """The next frame, valid until :meth:`make_room`; None if it is not complete. Raises :class:`BadFrame`."""
@@ -57,7 +53,7 @@ class FrameBuffer:
         if end > self._end:
             return None
         self._start = end
-        return self._view[first:end]
+        return self.view[first:end]
 
     def has_frame(self) -> bool:
         """Whether a complete frame is there. Raises :class:`BadFrame`."""
@@ -68,7 +64,7 @@ class FrameBuffer:
 
     def make_room(self) -> None:
         """Makes room for the rest of a frame that has begun; frames that were taken are invalid."""
-        rest = self._view[self._start : self._end]
+        rest = self.view[self._start : self._end]
         size = len(self._buffer)
         if self.greeted:
             length = LENGTH.unpack_from(rest)[0] + 4 if len(rest) >= 4 else 0
@@ -76,10 +72,10 @@ class FrameBuffer:
             size = max(size, _BUFFER, min(length, 4 * len(rest)))
         if size > len(self._buffer):
             self._buffer = bytearray(size)
-            self._view = memoryview(self._buffer)
+            self.view = memoryview(self._buffer)
         elif not self._start:
             return
-        self._view[: len(rest)] = rest
+        self.view[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
 
 

@@ -44,9 +44,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False  # whether the network was made for this run, and no other process is on it
 
 
-# --- commands ---------------------------------------------------------------------------------------------------------
-
-
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
     """All members are in their groups: the scenario's time 0 is at ``start``, ns of the monotonic clock."""
 
@@ -107,9 +104,6 @@ class End(msgspec.Struct, frozen=True, tag="end"):
 
 
 Command: TypeAlias = Begin | Note | Spare | Spoil | Inflict | Enter | Quieten | Ask | Where | End
-
-
-# --- reports ----------------------------------------------------------------------------------------------------------
 
 
 class Entered(msgspec.Struct, frozen=True, tag="entered"):

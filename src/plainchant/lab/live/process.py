@@ -249,9 +249,7 @@ class Process:
         self.tell(control.Where())
         if self.is_awake:  # else the signal would end it
             self._signal(signal.SIGUSR1)
-        deadline = time.monotonic() + WHERE_SECONDS
-        while self.running and time.monotonic() < deadline:
-            await asyncio.sleep(0.05)
+        await self.gone(WHERE_SECONDS)
         return self._errors.read_bytes()[before:].decode(errors="replace")[-_LONGEST_STORY:]
 
     def _complaint(self) -> str:

@@ -107,7 +107,6 @@ class Worker:
     def _stream(self, name: str) -> Random:
         return Random(f"{self._task.seed}/{name}/{self._task.place}/{self._task.incarnation}")
 
-    # --- from beginning to end ----------------------------------------------------------------------------------------
     async def run(self, commands: asyncio.StreamReader) -> None:
         """Carries out commands until the process ends."""
         node = self._node
@@ -155,7 +154,6 @@ class Worker:
         if not self._over.done():
             self._over.set_result(over)
 
-    # --- groups -------------------------------------------------------------------------------------------------------
     async def _serve(self) -> None:
         node = self._node
         await node.serve()
@@ -253,7 +251,6 @@ class Worker:
         for task in self._sending.pop(group, ()):
             task.cancel()
 
-    # --- commands -----------------------------------------------------------------------------------------------------
     async def _obey(self, commands: asyncio.StreamReader) -> None:
         while text := await commands.readline():
             self._do(control.decode_command(text))

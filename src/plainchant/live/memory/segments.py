@@ -162,7 +162,6 @@ class Segment:
         if length:
             _allocate(self._file, self.path, self._at.data + place * length, length)
 
-    # --- steps --------------------------------------------------------------------------------------------------------
     def operate(self, step: Callable[[Segment], Any]) -> Any:
         """Runs a step while nobody else does; FAILED if the module has crashed."""
         memory = self._memory
@@ -231,7 +230,6 @@ class Segment:
             memory[position] = selector
         memory[_WHOLE] = 0
 
-    # --- crashes ------------------------------------------------------------------------------------------------------
     @property
     def has_crashed(self) -> bool:
         return bool(self._memory[_CRASHED])
@@ -245,7 +243,6 @@ class Segment:
         self._memory.close()
         os.close(self._file)
 
-    # --- the records --------------------------------------------------------------------------------------------------
     def _selector(self, position: int) -> int:
         changed = self._changes.get(position)
         return changed if changed is not None else self._memory[position]

@@ -592,9 +592,6 @@ def _sizes(layout: Layout) -> str:
     return f"{layout.copies} copies, {layout.places} places, {layout.slots} slots and room for {layout.room} bytes"
 
 
-# --- the directory of all mailboxes of a user ---------------------------------------------------------------------------
-
-
 def mailboxes(root: Path | None = None) -> list[Found]:
     """All mailboxes that there are now, of every namespace."""
     directory = root or default_root()

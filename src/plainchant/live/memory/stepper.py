@@ -124,7 +124,6 @@ class Stepper:
         """A procedure that runs from here on."""
         self._ready.append((_Running(name, procedure, self._host.clock()), None))
 
-    # --- running ------------------------------------------------------------------------------------------------------
     def run(self) -> None:
         """Does what can be done now."""
         if self._is_running or not self._host.alive:
@@ -328,7 +327,6 @@ class Stepper:
         text = f"the lock of module {request.copy + 1} of {request.mailbox} could not be had: whoever holds it is stopped"
         self._host.note("fault", {"fault": "module", "module": request.copy + 1, "text": text})
 
-    # --- news ---------------------------------------------------------------------------------------------------------
     def _end_naps(self, mailbox: str, due: int) -> None:
         """There is something new in a mailbox."""
         self._news += 1
@@ -367,7 +365,6 @@ class Stepper:
                 self._hear(mailbox, attached)
         self.run()
 
-    # --- the mailbox server -------------------------------------------------------------------------------------------
     def _connect(self, request: Connect) -> Any:
         host = self._host
         process = request.process or host.me
@@ -410,7 +407,6 @@ class Stepper:
             if self._host.alive:
                 self._host.call(self._host.engine.notice, Failure(name, f"{name} has died: its presence at {mailbox} is gone"))
 
-    # --- the end ------------------------------------------------------------------------------------------------------
     def stop(self) -> None:
         """Nothing more is done; to others this process has died, unless it is disconnected."""
         self._timer.close()

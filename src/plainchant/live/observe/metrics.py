@@ -81,9 +81,6 @@ def _integers(counters: Any) -> dict[str, int]:
     return fields if all(value.__class__ is int for value in fields.values()) else {}
 
 
-# --- reading --------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Metric:
     """One figure. The name of a counter ends in ``_total``."""

@@ -16,7 +16,6 @@ import contextlib
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -194,14 +193,9 @@ class Observer:
         if self._tracing is not None:
             self._tracing.stopped(reason)
 
-    @contextlib.contextmanager
-    def joining(self, group: str) -> Iterator[None]:
+    def joining(self, group: str) -> contextlib.AbstractContextManager[None]:
         """Around the way into a group."""
-        if self._tracing is None:
-            yield
-        else:
-            with self._tracing.joining(group):
-                yield
+        return self._tracing.joining(group) if self._tracing is not None else contextlib.nullcontext()
 
     def accepted(self, group: Membership) -> None:
         """Messages are about to be handed to the host; among them is a sample."""

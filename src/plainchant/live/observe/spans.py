@@ -119,14 +119,10 @@ class Tracing:
     def traces_messages(self) -> bool:
         return self._options.every > 0
 
-    # --- from beginning to end ----------------------------------------------------------------------------------------
     def open(self, node: Node) -> None:
         self._node = node
-        if self._options.otlp:
-            self._provider = _provider(self._options, node)
-            self._tracer = self._provider.get_tracer("plainchant", __version__)
-        else:
-            self._tracer = self._api.get_tracer("plainchant", __version__)
+        self._provider = _provider(self._options, node) if self._options.otlp else None
+        self._tracer = (self._provider or self._api).get_tracer("plainchant", __version__)
 
     async def close(self) -> None:
         """Ends what is open; spans that wait to be sent are, if the collector answers."""
@@ -162,7 +158,6 @@ class Tracing:
             self._end(span, why)
         self._leaving.clear()
 
-    # --- membership ---------------------------------------------------------------------------------------------------
     @contextlib.contextmanager
     def joining(self, group: str) -> Iterator[None]:
         """A span around the way into a group, in the program's own context; what ends it otherwise is its status."""
@@ -239,7 +234,6 @@ class Tracing:
         span = self._tracer.start_span("plainchant.halt", context=self._alone, attributes=self._attributes("", **told))
         self._end(span, reason.text)
 
-    # --- state transfer -----------------------------------------------------------------------------------------------
     def _state(self, group: str, detail: Mapping[str, Any]) -> None:
         """What the layer for state transfer records: by the donor with a ``joiner``, by the joiner with a ``donor``."""
         stage, joiner, view = detail["stage"], detail.get("joiner"), detail.get("at_view", 0)
@@ -256,7 +250,6 @@ class Tracing:
         span = self._tracer.start_span(name, context=self._alone, start_time=began, attributes=told)
         self._end(span, str(detail.get("text", "the state is lost")) if stage == "lost" else "")
 
-    # --- messages -----------------------------------------------------------------------------------------------------
     def next_of(self, group: Membership) -> float:
         """The receipt of the next own message of a group that is traced; infinite: none."""
         if not self.traces_messages:
