@@ -22,6 +22,7 @@ MAX_PACKET: Final = 65_507  # most bytes of a UDP datagram (over IPv4, which is 
 
 _IP_MTU: Final = 14
 _IPV6_MTU: Final = 24  # Linux's numbers for the MTU of a connected socket's way; the socket module does not have them
+_OF_FAMILY: Final[dict[int, str]] = {socket.AF_INET: " of IPv4", socket.AF_INET6: " of IPv6"}
 _HEADERS: Final = {socket.AF_INET: 28, socket.AF_INET6: 48}  # bytes of the IP and UDP headers
 
 
@@ -108,7 +109,7 @@ async def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
         else:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
-        text = f"the host of {format_address(address)} has no address{_of_family(family)} ({error})"
+        text = f"the host of {format_address(address)} has no address{_OF_FAMILY.get(family, '')} ({error})"
         raise UsageError(f"{text}; check its name, or give its number") from error
     sockaddr = found[0][4]
     return str(sockaddr[0]), port
@@ -144,7 +145,3 @@ def _is_numeric(host: str, version: int) -> bool:
         return ipaddress.ip_address(host).version == version
     except ValueError:
         return False
-
-
-def _of_family(family: int) -> str:
-    return {socket.AF_INET: " of IPv4", socket.AF_INET6: " of IPv6"}.get(socket.AddressFamily(family), "")

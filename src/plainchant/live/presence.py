@@ -174,11 +174,10 @@ class Presence:
         """Says hello: to everybody, or to these."""
         addresses = tuple(peer.address for peer in self.peers.values()) if to is None else tuple(to)
         if addresses:
-            self._send(addresses, self._hello(answer))
-
-    def _hello(self, answer: bool) -> Hello:
-        known = {peer.place: Known(peer.incarnation, peer.boot, *peer.address) for peer in self.peers.values() if peer.heard}
-        return Hello(self.place, self.incarnation, self.boot, answer, dict(self.standing), known, self.terms)
+            heard = [peer for peer in self.peers.values() if peer.heard]
+            known = {peer.place: Known(peer.incarnation, peer.boot, *peer.address) for peer in heard}
+            groups = dict(self.standing)
+            self._send(addresses, Hello(self.place, self.incarnation, self.boot, answer, groups, known, self.terms))
 
     def on_hello(self, source: Address, hello: Hello) -> None:
         """Somebody is there."""

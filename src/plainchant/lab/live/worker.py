@@ -12,6 +12,7 @@ is gone (standard input ends, or on Linux the parent dies) dies at once, because
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import dataclasses
 import faulthandler
@@ -145,9 +146,12 @@ class Worker:
         return task
 
     def _gone(self, task: asyncio.Task[None]) -> None:
-        """A task that failed ends the process, with its traceback."""
+        """The protocol halted the process, or a task failed, which ends the process with its traceback."""
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self._over.done():
+        error = task.exception() if not task.cancelled() else None
+        if isinstance(error, Halted):
+            self._finish(control.Over("halted", str(error)))
+        elif error is not None and not self._over.done():
             self._over.set_exception(error)
 
     def _finish(self, over: control.Over) -> None:
@@ -171,9 +175,6 @@ class Worker:
         buffers = Buffers(outgoing=self._outgoing(name))
         try:
             group = await node.enter(name, first, FORM_SECONDS if forms else JOIN_SECONDS, buffers)
-        except Halted as halted:
-            self._finish(control.Over("halted", str(halted)))
-            return
         except JoinTimeout as late:
             del self._outside[name]
             if not self._groups and not self._outside:
@@ -192,15 +193,11 @@ class Worker:
         say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
         if self._begin is not None:
             self._start_sending(group)
-        try:
-            async for _ in group.batches():
-                await self._attentive.wait()
-                if group.name != name:
-                    name = group.name
-                    say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
-        except Halted as halted:
-            self._finish(control.Over("halted", str(halted)))
-            return
+        async for _ in group.batches():
+            await self._attentive.wait()
+            if group.name != name:
+                name = group.name
+                say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
         node.finish(group.name)
         self._groups.remove(group)
         self._stop_sending(group)
@@ -219,16 +216,11 @@ class Worker:
             group = await self._node.form(name, members, timeout=JOIN_SECONDS, outgoing=self._outgoing(name))
         except (NotFormed, JoinTimeout):
             return  # the trace says why
-        except Halted as halted:
-            self._finish(control.Over("halted", str(halted)))
-            return
         await self._be_in(group)
 
     async def _end(self, end: Coroutine[Any, Any, object]) -> None:
-        try:
+        with contextlib.suppress(Halted, Refused):  # the reader of the group sees it, too
             await end
-        except (Halted, Refused):
-            return  # the reader of the group sees it, too
 
     def _start_sending(self, group: Group) -> None:
         if self._quiet:

@@ -41,6 +41,7 @@ _SHOWN_ALONE: Final = frozenset({"sent", "sent_bytes", "received", "received_byt
 _SUMS: Final = frozenset({"sent", "received", "queued", "dropped", "damaged", "foreign"})  # sums of what is counted elsewhere
 _PREFIX: Final = "packets_"
 _SEALED: Final = "sealed_with_"
+_NS: Final = 1 / SECOND
 
 
 class Snapshot:
@@ -180,13 +181,10 @@ METRICS: Final = (
     _group("queue_limit_bytes", "outgoing_limit", "Where `send` begins to wait."),
     _group("unread_bytes", "unread_bytes", "What was delivered and not read, with 64 a message."),
     _group("unread_limit_bytes", "unread_limit", "Where the group's senders are slowed down."),
-    _group("blocked_seconds_total", "blocked_ns", "Time during which a `send` waited for room.", 1 / SECOND),
+    _group("blocked_seconds_total", "blocked_ns", "Time during which a `send` waited for room.", _NS),
     _group("blocked_senders", "blocked_senders", "Calls of `send` that wait for room now."),
     _group(
-        "overfull_seconds_total",
-        "overfull_ns",
-        "Time during which too much was unread, so that others were slowed down.",
-        1 / SECOND,
+        "overfull_seconds_total", "overfull_ns", "Time during which too much was unread, so that others were slowed down.", _NS
     ),
     # membership
     _group("members", "members", "Members of the view in force; 0 after this one is out."),
