@@ -162,7 +162,7 @@ def framing(data: bytes) -> None:
     connection = _Connection(transport, _Wire([piece for piece in pieces if piece]))  # type: ignore[arg-type]
     connection.expect_greeting()
     for _ in range(4 * len(pieces) + 8):
-        if connection._socket is None:
+        if connection._closed:
             break
         connection._read()
         while loop.soon:

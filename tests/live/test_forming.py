@@ -84,7 +84,7 @@ def test_those_who_agree_form_a_group_and_speak_in_it() -> None:
             await receipt.delivered()
             assert await messages(other, 1) == [("room", "a", b"hello")]
             assert asked == [Invitation("room", "a", ("a", "b", "c"), 1)]
-            assert c._memberships._proposals._arrived.empty()
+            assert c._memberships.proposals._arrived.empty()
             await other.leave()
             assert (await view(room)).members == ("a", "b")
             assert (await view(room)).members == ("a",)

@@ -1,17 +1,12 @@
 """Building blocks: what programs need of a group, made of a group and nothing else.
 
 A *block* is a small state machine that is the same at every member of a group, because every member applies the same commands in
-the same order. ``block`` says what a block is and how to write one, ``replica`` brings them into a group. The blocks:
+the same order. ``block`` says how to write one, ``replica`` brings them into a group. The blocks are ``dictionary``, ``lock``,
+``election`` (``office`` is what it has in common with the lock), ``counter``, ``work_queue`` (each job with its effect once) and
+``requests`` (questions, answered by the members).
 
-- ``dictionary``: names and values that every member has;
-- ``lock``: one owner at a time, with tokens that always grow;
-- ``election``: one leader at a time, with terms (``office`` is what it has in common with the lock);
-- ``counter``: a number that every member adds to;
-- ``work_queue``: jobs in one order, each with its effect once;
-- ``requests``: questions to the group, answered by its members.
-
-A folder of applications, not of machinery: it imports ``group`` and ``model``, nothing of hosts, protocols or traces, so
-that a block runs unchanged over all of them. Start with ``block``, then read ``counter``.
+Blocks are applications: they import nothing of hosts, protocols or traces, and run unchanged over all of them. Start with
+``block``, then read ``counter``.
 """
 
 from typing import TYPE_CHECKING
@@ -29,48 +24,18 @@ if TYPE_CHECKING:
     from .requests import NotEnoughAnswers, Outcome, Question, Requests, TooManyQuestions
     from .work_queue import Finished, JobFailed, QueueFull, Task, WorkQueue
 
-__all__ = [
-    "Block",
-    "Command",
-    "CommandRefused",
-    "Counter",
-    "Dictionary",
-    "Election",
-    "Fence",
-    "Finished",
-    "Holding",
-    "JobFailed",
-    "LeadershipLost",
-    "Lock",
-    "LockLost",
-    "NoOutcome",
-    "NotEnoughAnswers",
-    "OfficeLost",
-    "Outcome",
-    "OutcomeUnknown",
-    "Part",
-    "Question",
-    "QueueFull",
-    "Replica",
-    "ReplicaOver",
-    "Requests",
-    "StaleToken",
-    "Task",
-    "TooManyQuestions",
-    "WorkQueue",
-]
+__all__ = ["Block", "Command", "CommandRefused", "Counter", "Dictionary", "Election", "Fence", "Finished", "Holding", "JobFailed"]
+__all__ += ["LeadershipLost", "Lock", "LockLost", "NoOutcome", "NotEnoughAnswers", "OfficeLost", "Outcome", "OutcomeUnknown"]
+__all__ += ["Part", "Question", "QueueFull", "Replica", "ReplicaOver", "Requests", "StaleToken", "Task", "TooManyQuestions"]
+__all__ += ["WorkQueue"]
 
-__getattr__ = exports(
-    __name__,
-    {
-        **dict.fromkeys(("Block", "Command", "CommandRefused", "NoOutcome", "OutcomeUnknown", "Part", "ReplicaOver"), "block"),
-        **dict.fromkeys(("Fence", "Lock", "LockLost", "StaleToken"), "lock"),
-        **dict.fromkeys(("Election", "LeadershipLost"), "election"),
-        **dict.fromkeys(("Holding", "OfficeLost"), "office"),
-        "Counter": "counter",
-        "Dictionary": "dictionary",
-        "Replica": "replica",
-        **dict.fromkeys(("Finished", "JobFailed", "QueueFull", "Task", "WorkQueue"), "work_queue"),
-        **dict.fromkeys(("NotEnoughAnswers", "Outcome", "Question", "Requests", "TooManyQuestions"), "requests"),
-    },
-)
+_WHERE = {
+    "block": ("Block", "Command", "CommandRefused", "NoOutcome", "OutcomeUnknown", "Part", "ReplicaOver"),
+    "lock": ("Fence", "Lock", "LockLost", "StaleToken"),
+    "election": ("Election", "LeadershipLost"),
+    "office": ("Holding", "OfficeLost"),
+    "work_queue": ("Finished", "JobFailed", "QueueFull", "Task", "WorkQueue"),
+    "requests": ("NotEnoughAnswers", "Outcome", "Question", "Requests", "TooManyQuestions"),
+    **{name.lower(): (name,) for name in ("Counter", "Dictionary", "Replica")},
+}
+__getattr__ = exports(__name__, {name: module for module, names in _WHERE.items() for name in names})

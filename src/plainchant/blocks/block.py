@@ -39,13 +39,16 @@ Rules, without which members differ:
 5. What a program reads of a block without a command is the state as far as this member has come. :meth:`Replica.catch_up` first,
    if it must not be older than the call.
 
-A block is used through its :class:`~.replica.Replica`. This module imports ``group`` and ``model``.
+A block is used through its :class:`~.replica.Replica`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -59,9 +62,6 @@ if TYPE_CHECKING:
 
 encode = msgspec.msgpack.Encoder(order="deterministic").encode
 decode = msgspec.msgpack.Decoder().decode
-
-
-# --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
 class ReplicaOver(GroupError):
@@ -80,17 +80,13 @@ class CommandRefused(PlainchantError):
     """A command that a block does not carry out, at any member; nothing has changed."""
 
 
-# --- what blocks are given --------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Command:
     """A command in its place in the order, the same at every member."""
 
     body: Any
     sender: ProcessId
-    number: int
-    """Which of its sender's commands, counted over all blocks: with the sender, its name for ever."""
+    number: int  # which of its sender's commands, counted over all blocks: with the sender, its name for ever
     message: Message
 
 
@@ -106,15 +102,11 @@ class Part:
 class Block:
     """A state machine with a copy at every member. See the module's docstring; override what stands under the first heading."""
 
-    kind: ClassVar[str]
-    """What its rows in the trace are about (``note`` in their detail)."""
+    kind: ClassVar[str]  # what its rows in the trace are about (``note`` in their detail)
 
     def __init__(self) -> None:
         self._replica: Replica | None = None
-        self.name = ""
-        """Its name in the group."""
-
-    # --- what a block is ---
+        self.name = ""  # its name in the group
 
     def apply(self, command: Command) -> Any:
         """Carries out a command, and returns its outcome, for the process that gave it."""
@@ -154,8 +146,6 @@ class Block:
     def ended(self, reason: Reason) -> None:
         """This process follows the group no longer."""
 
-    # --- what a block has ---
-
     @property
     def replica(self) -> Replica:
         if self._replica is None:
@@ -172,18 +162,40 @@ class Block:
         return await self.replica.execute(self.name, body, timeout)
 
     def tell(self, body: Any) -> None:
-        """Sends a command and does not wait: for blocks that answer what they applied. Who is on its way out tells nothing."""
+        """Sends a command and does not wait: for blocks that answer what they applied. A process on its way out tells nothing."""
         self.replica.tell(self.name, body)
+
+    async def _say(self, body: Any, timeout: float | None = None) -> None:
+        """Sends a command and waits, whatever comes of it: it may be too late and not count, or this process may be out."""
+        with contextlib.suppress(CommandRefused, NoOutcome, ReplicaOver):
+            await self.execute(body, timeout=timeout)
 
     def note(self, event: str, message: Message | None = None, **detail: Any) -> None:
         """Writes a row about this block into the trace."""
         self.replica.group.note(self.kind, message, block=self.name, event=event, **detail)
+
+    def _tell(self, event: str, message: Message | None = None, **detail: Any) -> None:
+        """The same, if a trace is recorded."""
+        if self.replica.group.is_traced:
+            self.note(event, message, **detail)
 
     def attach(self, replica: Replica, name: str) -> None:
         """What the replica calls: from now on the block is one of its own."""
         if self._replica is not None:
             raise UsageError(f"this {self.kind} is in a group already, as {self.name!r}; make another one")
         self._replica, self.name = replica, name
+
+
+@contextlib.asynccontextmanager
+async def within(limit: float, why: Callable[[], Reason]) -> AsyncIterator[None]:
+    """Bounds what is awaited inside, in seconds (infinite: not at all); raises :class:`NoOutcome` when the time is over."""
+    try:
+        async with asyncio.timeout(limit if limit < math.inf else None) as scope:
+            yield
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise NoOutcome(why()) from None
 
 
 def digest_of(state: Any) -> str:

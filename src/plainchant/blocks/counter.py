@@ -1,13 +1,9 @@
 """A replicated counter: every member adds, and every addition counts once, also where parts of a group went on alone.
 
-Theory of operation
--------------------
-The state has, for each process that ever added, the sum of what it added and the number of the last command that is in it. The
-value is the sum of the sums. Where parts come together, each process's entry is taken from the part that has the most of its
-commands: a process's commands reach every part in their order, so that one has all that any other has. Hence nothing is lost
-and nothing counts twice.
-
-This module imports ``model`` and its own package.
+The state has, for each process that ever added, the sum of what it added and the number of its last command in it; the value is
+the sum of the sums. Where parts come together, each process's entry comes from the part that has the most of its commands: a
+process's commands reach every part in their order, so that part has all that any other has. Nothing is lost and nothing counts
+twice.
 """
 
 from __future__ import annotations
@@ -18,8 +14,7 @@ from typing import Any, ClassVar
 from ..core.model import ProcessId, UsageError, View
 from .block import Block, Command, Part
 
-LARGEST = 2**63
-"""What is added at once, and the value, are smaller than this."""
+LARGEST = 2**63  # what is added at once, and the value, are smaller than this
 
 
 class Counter(Block):
@@ -29,8 +24,7 @@ class Counter(Block):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sums: dict[ProcessId, list[int]] = {}
-        """Process to what it added, and its last command in that."""
+        self._sums: dict[ProcessId, list[int]] = {}  # process to what it added, and its last command in that
 
     @property
     def value(self) -> int:
@@ -41,15 +35,12 @@ class Counter(Block):
         """Adds, and returns the value with it in its place in the order; amounts may be negative."""
         if amount.__class__ is not int or abs(amount) >= LARGEST:
             raise UsageError(f"{amount!r} cannot be added: give a whole number below 2 to the 63rd")
-        value: int = await self.execute(amount, timeout=timeout)
-        return value
+        return int(await self.execute(amount, timeout=timeout))
 
     async def read(self) -> int:
         """The value with all that was added before this call."""
         await self.replica.catch_up()
         return self.value
-
-    # --- the state machine ---
 
     def apply(self, command: Command) -> int:
         entry = self._sums.setdefault(command.sender, [0, 0])

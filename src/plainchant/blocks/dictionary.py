@@ -1,23 +1,19 @@
-"""A replicated dictionary: every member has all of it, and reads it without asking anybody.
+"""A replicated dictionary: every member has all of it, and reads it locally.
 
-Theory of operation
--------------------
 Keys are texts; values are what MessagePack can carry. Changes are commands: ``set``, ``delete``, several at once (``update``),
-or only if a key has the value that is expected (``compare_and_set``). Each entry remembers its *stamp*: the place of the
-command that wrote it, as counted by a clock that is part of the state, and its writer.
+or only if a key has the expected value (``compare_and_set``). Each entry remembers its *stamp*: the place of the command that
+wrote it, by a clock that is part of the state, and its writer.
 
-**Merge policies.** Parts of a group that went on alone have different entries. ``merge`` says what becomes of them:
+**Merge policies** say what becomes of different entries of parts that went on alone:
 
 - ``"last-writer"``: of each key the entry with the largest stamp, of equal ones that of the larger writer's name. The clock goes
-  on from the largest of all parts, so what is written after a merge wins over all that was written before. A deletion is a write,
-  too: it is remembered for a while (``tombstones`` of them), or a part that has not seen it would bring the key back.
+  on from the largest of all parts, so later writes win over earlier ones. A deletion is a write, too: it is remembered for a
+  while (``tombstones`` of them), or a part that has not seen it would bring the key back.
 - ``"larger-part"``: the whole dictionary of the part with more members, of equal ones that of the first in the view.
-- a function: it gets the parts' dictionaries, in the order of the view, and gives back the one that all are to have. It must
-  depend on nothing else, and leave what it gets as it is.
+- a function: it gets the parts' dictionaries, in the order of the view, and returns the one for all. It must depend on nothing
+  else, and leave its arguments unchanged.
 
-The digest of the state is a sum over its entries, so that a change costs the same whatever the size of the dictionary.
-
-This module imports ``model`` and its own package.
+The digest of the state is a sum over its entries, so a change costs the same whatever the size of the dictionary.
 """
 
 from __future__ import annotations
@@ -35,22 +31,17 @@ Merge: TypeAlias = str | Callable[[Sequence[Mapping[str, Any]]], Mapping[str, An
 LAST_WRITER: Final = "last-writer"
 LARGER_PART: Final = "larger-part"
 POLICIES: Final = (LAST_WRITER, LARGER_PART)
-TOMBSTONES: Final = 10_000
-"""Deletions that are remembered, unless told otherwise."""
-MOST_TOLD: Final = 64
-"""Rows about a merge tell the stamps of all entries of dictionaries up to this size."""
+TOMBSTONES: Final = 10_000  # deletions that are remembered, unless told otherwise
+MOST_TOLD: Final = 64  # rows about a merge tell the stamps of all entries of dictionaries up to this size
 _MASK: Final = (1 << 64) - 1
 
-Entry: TypeAlias = list[Any]
-"""Value, stamp, writer."""
+Entry: TypeAlias = list[Any]  # value, stamp, writer
 
 
 class Dictionary(Block, Mapping[str, Any]):
-    """Read it like a dictionary; change it by ``await book.set(key, value)`` and the like.
-
-    Reading gives what this member has applied so far; ``await book.read(key)`` what is there when it is called. Values are
-    shared with the state: do not change them in place.
-    """
+    """Read it like a dictionary; change it by ``await book.set(key, value)`` and the like. Reading gives what this member has
+    applied so far; ``await book.read(key)`` what is there when it is called. Values are shared with the state: do not change them
+    in place."""
 
     kind: ClassVar[str] = "dictionary"
 
@@ -63,12 +54,8 @@ class Dictionary(Block, Mapping[str, Any]):
         self._policy = merge
         self._most_tombstones = tombstones
         self._entries: dict[str, Entry] = {}
-        self._deleted: dict[str, Entry] = {}
-        """Stamps of deletions, the oldest first; their values are nothing."""
-        self._clock = 0
-        self._sum = 0
-
-    # --- reading ----------------------------------------------------------------------------------------------------------
+        self._deleted: dict[str, Entry] = {}  # stamps of deletions, the oldest first; their values are nothing
+        self._clock = self._sum = 0
 
     def __getitem__(self, key: str) -> Any:
         return self._entries[key][0]
@@ -84,15 +71,12 @@ class Dictionary(Block, Mapping[str, Any]):
 
     def copy(self) -> dict[str, Any]:
         """A snapshot: all keys and values as they are at one place of the order, which is this member's."""
-        copied: dict[str, Any] = decode(encode({key: entry[0] for key, entry in self._entries.items()}))
-        return copied
+        return dict(decode(encode({key: entry[0] for key, entry in self._entries.items()})))
 
     async def read(self, key: str, default: Any = None) -> Any:
         """The value with all changes that were made before this call."""
         await self.replica.catch_up()
         return self.get(key, default)
-
-    # --- changing ---------------------------------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Any) -> None:
         """Gives a key a value."""
@@ -100,8 +84,7 @@ class Dictionary(Block, Mapping[str, Any]):
 
     async def delete(self, key: str) -> bool:
         """Removes a key; whether it was there."""
-        existed: bool = await self._change(["delete", _checked(key)])
-        return existed
+        return bool(await self._change(["delete", _checked(key)]))
 
     async def update(self, changes: Mapping[str, Any], deleted: Iterable[str] = ()) -> None:
         """Makes several changes at one place of the order: nobody ever sees some of them without the others."""
@@ -119,8 +102,6 @@ class Dictionary(Block, Mapping[str, Any]):
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
             raise UsageError(f"a value cannot be sent: {error}; give texts, numbers, bytes, lists and mappings") from error
         return await self.execute(body)
-
-    # --- the state machine ------------------------------------------------------------------------------------------------
 
     def apply(self, command: Command) -> Any:
         what, *rest = command.body

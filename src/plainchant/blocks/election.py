@@ -1,12 +1,8 @@
 """Leader election: every member is a candidate, and the one that has been there longest leads.
 
-Theory of operation
--------------------
-An election is an :class:`~.office.Office` that nobody asks for: the members of the view wait for it in the view's order, who
-joins last, and the first one leads until it is gone or resigns. Each leader has a *term*, the office's token, which grows; what
-a leader does outside the group bears it, as a lock's token.
-
-This module imports ``model`` and its own package.
+An election is an :class:`~.office.Office` that the members of the view wait for, in the view's order; a joiner is last. The
+first one leads until it is gone or resigns. Each leader has a *term*, the office's token, which grows; what a leader does
+outside the group bears it, as a lock's token.
 """
 
 from __future__ import annotations
@@ -24,10 +20,8 @@ class LeadershipLost(OfficeLost):
 
 
 class Election(Office):
-    """``election.leader`` and ``election.term`` as far as this member has come; ``await election.lead()`` to lead.
-
-    With ``quorum="majority"`` at most one part of a group that is cut in two has a leader, with ``"part"`` each has one.
-    """
+    """``election.leader`` and ``election.term`` as far as this member has come; ``await election.lead()`` to lead. With
+    ``quorum="majority"`` at most one part of a group that is cut in two has a leader, with ``"part"`` each has one."""
 
     kind: ClassVar[str] = "election"
     lost_error: ClassVar[type[OfficeLost]] = LeadershipLost
@@ -56,8 +50,6 @@ class Election(Office):
         holding = self._holding
         if holding is not None:
             await holding.release()
-
-    # --- the state machine ---
 
     def apply(self, command: Command) -> Any:
         super().apply(command)

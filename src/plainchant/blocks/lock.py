@@ -1,16 +1,12 @@
 """A distributed lock with fencing tokens, which survives its owner's crash.
 
-Theory of operation
--------------------
-A lock is an :class:`~.office.Office` that processes ask for: who asks first has it first. Its owner's crash, halt or departure
+A lock is an :class:`~.office.Office` that processes ask for: the first to ask has it first. Its owner's crash, halt or departure
 is a view, in which the next one gets it. ``async with lock as token`` waits for the lock, and interrupts the body when the lock
 is lost.
 
-A :class:`Fence` stands before what the lock protects. No service in the world can keep a process that was paused, or cut off,
-from going on with a lock that it has lost; but whoever writes says its token, and the fence refuses tokens that are smaller
-than one that it has seen. It belongs to the resource, not to the group: one fence for each.
-
-This module imports ``model`` and its own package.
+A :class:`Fence` stands before what the lock protects. A process that was paused or partitioned may go on with a lock that it has
+lost; but every write says its token, and the fence refuses tokens smaller than one that it has seen. One fence for each
+resource.
 """
 
 from __future__ import annotations
@@ -18,10 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import count
-from types import TracebackType
 from typing import Any, ClassVar
 
 from ..core.model import PlainchantError, Reason
+from ..group.waiting import fail
 from .block import ReplicaOver
 from .office import ASK, DROP, Holding, Office, OfficeLost, Quorum
 
@@ -35,11 +31,9 @@ class StaleToken(PlainchantError):
 
 
 class Lock(Office):
-    """One holder at a time: ``async with lock as token: store.write(token, ...)``.
-
-    With ``quorum="majority"`` at most one part of a group that is cut in two has a holder, and tokens grow for ever; with
-    ``"part"`` each part has a holder of its own, and only tokens of one part are comparable.
-    """
+    """One holder at a time: ``async with lock as token: store.write(token, ...)``. With ``quorum="majority"`` at most one part of
+    a group that is cut in two has a holder, and tokens grow for ever; with ``"part"`` each part has a holder of its own, and only
+    tokens of one part are comparable."""
 
     kind: ClassVar[str] = "lock"
     lost_error: ClassVar[type[OfficeLost]] = LockLost
@@ -77,9 +71,7 @@ class Lock(Office):
         self._entered.setdefault(asyncio.current_task(), []).append(holding)
         return await holding.__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         task = asyncio.current_task()
         holding = self._entered[task].pop()
         if not self._entered[task]:
@@ -106,22 +98,16 @@ class Lock(Office):
     def ended(self, reason: Reason) -> None:
         super().ended(reason)
         for waiting in self._requests.values():
-            if not waiting.done():
-                waiting.set_exception(ReplicaOver(reason))
-                waiting.exception()  # whoever waits gets it
+            fail(waiting, ReplicaOver(reason))
 
 
 class Fence:
-    """What a resource that a lock protects asks first: ``fence.admit(token)``.
-
-    ``note`` is called with what it let in, for a trace: ``functools.partial(lock.note, "admit")`` writes rows that
-    ``lock-exclusion`` looks at.
-    """
+    """What a resource that a lock protects asks first: ``fence.admit(token)``. ``note`` is called with what it let in, for a
+    trace: ``functools.partial(lock.note, "admit")`` writes rows that ``lock-exclusion`` looks at."""
 
     def __init__(self, resource: str = "resource") -> None:
         self.resource = resource
-        self.newest = 0
-        """The largest token that was let in."""
+        self.newest = 0  # the largest token that was let in
         self._admitted = 0
 
     def admit(self, token: int, note: Callable[..., None] | None = None) -> None:

@@ -1,7 +1,7 @@
 """Parts of a group that have come together: what is known of their states, and what waits until all are known.
 
 :class:`Merge` is one meeting of parts; the replica keeps a line of them. All of it is the same at every member of the view, and
-travels with the state to whoever joins meanwhile. This module imports ``group`` and ``model``.
+travels with the state to a process that joins meanwhile.
 """
 
 from __future__ import annotations
@@ -19,13 +19,10 @@ class Merge:
     def __init__(self, view: View, parts: Iterable[Sequence[ProcessId]]) -> None:
         self.view = view
         self.parts = [tuple(part) for part in parts]
-        self.said: dict[int, tuple[ProcessId, list[Any]]] = {}
-        """Place of a part among ``parts`` to who spoke for it, and the blocks' states."""
-        self.gone: set[int] = set()
-        """Places of parts that are not there any more and have said nothing."""
+        self.said: dict[int, tuple[ProcessId, list[Any]]] = {}  # by place in ``parts``: speaker, states of the blocks
+        self.gone: set[int] = set()  # places of parts that are not there any more and have said nothing
         self.held: list[Message | View] = []
-        self.spoken = False
-        """Whether this process has spoken for its part."""
+        self.spoken = False  # whether this process has spoken for its part
 
     @property
     def key(self) -> list[Any]:
@@ -64,15 +61,9 @@ def _view_out(view: View) -> list[Any]:
 
 def _view_in(told: list[Any], group: str) -> View:
     number, members, joined, left, parts, newcomers = told
-    return View(
-        group,
-        number,
-        tuple(members),
-        tuple(joined),
-        {name: Reason(code, text) for name, code, text in left},
-        parts=tuple(tuple(part) for part in parts),
-        newcomers=tuple(newcomers),
-    )
+    gone = {name: Reason(code, text) for name, code, text in left}
+    apart = tuple(tuple(part) for part in parts)
+    return View(group, number, tuple(members), tuple(joined), gone, parts=apart, newcomers=tuple(newcomers))
 
 
 def merge_out(merge: Merge) -> list[Any]:

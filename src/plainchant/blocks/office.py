@@ -1,42 +1,34 @@
 """An office: something that at most one process of a group holds at a time. Locks and leaders are offices.
 
-Theory of operation
--------------------
 The state says who the owner is, under which *token* (a number that grows with every owner), and who waits. Owners change by
-commands and, where an owner disappears, by views. That would do if every process saw the whole group's order to its end. None
-can be sure of that: it may be cut off, or die, with commands that nobody else ever gets, and in a protocol whose parts go on
-alone each part would have an owner. So an owner *holds* the office only when enough others have said that they know.
+commands and, where an owner disappears, by views. But no process can be sure that it sees the whole group's order to its end: it
+may be partitioned, or die, with commands that no other member ever gets, and in a protocol whose parts go on alone each part
+would have an owner. So an owner *holds* the office only when enough others have said that they know.
 
-**Acknowledgements.** Whenever owner or electors change, which is a *step*, each member that has applied the step says so, in
-the group's order. The step is *confirmed* when a majority of the electors has; then the owner holds the office. A member that
-has acknowledged an owner under some token never acknowledges another under that token or a smaller one: its own state has moved
-on, and a merge takes the largest token. Any two majorities have a member in common. So a token is held by one process, ever,
-and who holds a larger one holds it later in the order that matters.
+**Acknowledgements.** Whenever owner or electors change, which is a *step*, each member that has applied the step says so in the
+group's order. The step is *confirmed* when a majority of the electors has; then the owner holds the office. A member that
+acknowledged an owner under a token never acknowledges another under that token or a smaller one: its state has moved on, and a
+merge takes the largest token. Any two majorities have a member in common, so a token is held by one process, ever, and a larger
+one is held later.
 
-**Electors** are the members of a view. When the view changes, the new members are electors *besides* the old ones; a majority
-of each set is needed until a step is confirmed by majorities of all of them; from then on the newest set is enough. A view
-without a majority of each set is not *primary*: there the owner, if it is in it, has lost the office, and nobody gets it. So at
-most one part of a group goes on, and a group that shrinks member by member goes on to the last. ``quorum="part"`` does without
-all that: the members of the view are the electors, and each part of a group has an owner of its own, with tokens of its own.
+**Electors** are the members of a view. When the view changes, the new members are electors *besides* the old ones: a majority of
+each set is needed until a step is confirmed by majorities of all; then the newest set is enough. A view without a majority of
+each set is not *primary*: it has no owner. So at most one part of a group goes on, and a group that shrinks member by member
+goes on to the last. With ``quorum="part"`` the members of the view are the electors: each part has an owner and tokens of its
+own. A process that closes its replica says so in the order and is no elector from there on.
 
-**Who closes its replica** says so in the order, and is no elector from there on: a group whose members leave one by one goes on.
+**Parts that come together.** The primary part keeps its owner and its electors; if none is primary there is no owner, and all
+sets of electors that a part may still count on are needed. What waited still waits. The token is the largest of all parts.
 
-**Parts that come together.** The part that is primary keeps its owner and its electors; if none is, there is no owner, and all
-sets of electors that a part may still count upon are needed. Whoever waited still waits. The token is the largest of all parts.
-
-**The holder** is told by its replica when it holds the office (:class:`Holding`) and when it has lost it: by a view, by the end
-of the replica, by a merge. No program can be stopped in the middle of what it does, and one that was paused may go on for a
-moment with an office that another has by then. Hence the tokens: what is done with an office is done with its token, and
-whoever has it done refuses tokens that are smaller than one it has seen (:class:`~.lock.Fence`).
-
-This module imports ``model``, ``group`` and its own package.
+**The holder** is told when it holds the office (:class:`Holding`) and when it has lost it: by a view, by the end of the replica,
+by a merge. A program that was paused may go on for a moment with an office that another process has by then. So what is done
+with an office bears its token, and the resource refuses tokens smaller than one it has seen (:class:`~.lock.Fence`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from types import TracebackType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from ..core.model import ProcessId, Reason, UsageError, View
@@ -57,19 +49,15 @@ class OfficeLost(GroupError):
 
 
 class Holding:
-    """An office that this process holds, under a token; ``async with`` it to be interrupted when it is lost.
-
-    Within the ``async with`` the task that entered it is cancelled at its next ``await`` when the office is lost, and a kind of
-    :class:`OfficeLost` is raised at the end. Leaving it gives the office up.
-    """
+    """An office that this process holds, under a token; ``async with`` it to be interrupted when it is lost. Within the ``async
+    with`` the task that entered it is cancelled at its next ``await`` when the office is lost, and a kind of :class:`OfficeLost`
+    is raised at the end. Leaving it gives the office up."""
 
     def __init__(self, office: Office, token: int, request: int) -> None:
         self._office = office
         self.token = token
-        self.request = request
-        """Which of this process's requests it answers."""
-        self.lost: Reason | None = None
-        """Why the office is held no longer, if it was not given up."""
+        self.request = request  # which of this process's requests it answers
+        self.lost: Reason | None = None  # why the office is held no longer, if it was not given up
         self._over = asyncio.Event()
         self._task: asyncio.Task[Any] | None = None
         self._interrupted = False
@@ -106,9 +94,7 @@ class Holding:
         self._task = asyncio.current_task()
         return self.token
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         task, self._task = self._task, None
         if self.lost is not None:
             if self._interrupted and task is not None and task.uncancel() > 0:
@@ -127,8 +113,7 @@ class Office(Block):
     """What locks and elections have in common. See the module's docstring."""
 
     kind: ClassVar[str] = "office"
-    lost_error: ClassVar[type[OfficeLost]] = OfficeLost
-    """What is raised when it is lost."""
+    lost_error: ClassVar[type[OfficeLost]] = OfficeLost  # what is raised when it is lost
 
     def __init__(self, *, quorum: Quorum = "majority") -> None:
         super().__init__()
@@ -136,30 +121,20 @@ class Office(Block):
             raise UsageError(f"the quorum of a {self.kind} is {quorum!r}; choose {' or '.join(QUORUMS)}")
         self._quorum = quorum
         # the state, the same at every member
-        self.owner: ProcessId | None = None
-        """Who holds the office, or is about to, as far as this member has come."""
-        self.token = 0
-        """Under which number; it only grows."""
-        self._request = 0
-        """Which of the owner's requests it is."""
-        self._waiting: list[list[Any]] = []
-        """Who waits: process and number of its request, the next one first."""
-        self._members: list[ProcessId] = []
-        """Of the view."""
-        self._quit: list[ProcessId] = []
-        """Members that have closed their replicas: they want nothing, and acknowledge nothing any more."""
-        self._electors: list[list[Any]] = []
-        """The step at which each set of electors came, and the set."""
+        self.owner: ProcessId | None = None  # the process that holds the office, or is about to, as far as this member has come
+        self.token = 0  # under which number; it only grows
+        self._request = 0  # which of the owner's requests it is
+        self._waiting: list[list[Any]] = []  # what waits: process and number of its request, the next one first
+        self._members: list[ProcessId] = []  # of the view
+        self._quit: list[ProcessId] = []  # members that have closed their replicas: they want and acknowledge nothing any more
+        self._electors: list[list[Any]] = []  # the step at which each set of electors came, and the set
         self._step = 0
-        self._acks: list[ProcessId] = []
-        """Who has said that it has applied the step."""
-        self._confirmed = 0
-        """The last token whose owner enough members know of."""
+        self._acks: list[ProcessId] = []  # members that have said that they applied the step
+        self._confirmed = 0  # the last token whose owner enough members know
         # this process alone
         self._holding: Holding | None = None
         self._acknowledged = 0
-        self._begun = 0
-        """The last token that this process has held: each is held once, though others may not know yet that it was given up."""
+        self._begun = 0  # the last token held here: each is held once, even if others do not know yet that it was given up
 
     def attach(self, replica: Replica, name: str) -> None:
         """Where any survivor goes on, an office that needs a majority would be lost for good with one of two members."""
@@ -170,8 +145,6 @@ class Office(Block):
                 f'partitions are not tolerated; choose quorum="part", or parameters of the protocol that need a majority'
             )
         super().attach(replica, name)
-
-    # --- the state machine ----------------------------------------------------------------------------------------------
 
     @property
     def is_primary(self) -> bool:
@@ -212,12 +185,13 @@ class Office(Block):
         primary = next((state for state in states if state.is_primary), None)
         self.token = max(state.token for state in states)
         self._step = max(state.step for state in states)
-        self._confirmed = primary.confirmed if primary is not None else 0
-        self.owner, self._request = (primary.owner, primary.request) if primary is not None else (None, 0)
-        self._electors = primary.electors if primary is not None else _all_that_count(states)
-        ordered = [*([primary] if primary is not None else []), *states]
+        self._confirmed, self._electors = 0, _all_that_count(states)
+        self._vacate()
+        if primary is not None:
+            self._confirmed, self._electors = primary.confirmed, primary.electors
+            self.owner, self._request = primary.owner, primary.request
         self._waiting = []
-        for entry in (entry for state in ordered for entry in state.waiting):
+        for entry in (entry for state in (primary, *states) if state is not None for entry in state.waiting):
             if entry not in self._waiting:
                 self._waiting.append(entry)
         self._members = list(view.members)
@@ -229,18 +203,10 @@ class Office(Block):
         self._tell_holder()
 
     def snapshot(self) -> list[Any]:
-        return [
-            self.owner,
-            self.token,
-            self._request,
-            [list(entry) for entry in self._waiting],
-            list(self._members),
-            list(self._quit),
-            [[step, list(electors)] for step, electors in self._electors],
-            self._step,
-            list(self._acks),
-            self._confirmed,
-        ]
+        waiting = [list(entry) for entry in self._waiting]
+        electors = [[step, list(electors)] for step, electors in self._electors]
+        state = [self.owner, self.token, self._request, waiting, list(self._members), list(self._quit), electors, self._step]
+        return [*state, list(self._acks), self._confirmed]
 
     def restore(self, snapshot: list[Any]) -> None:
         self.owner, self.token, self._request, self._waiting, self._members, self._quit = snapshot[:6]
@@ -252,7 +218,6 @@ class Office(Block):
         return {**state, "quorum": self._quorum}
 
     def _drop(self, process: ProcessId, number: int) -> None:
-        """A process gives the office up, or waits no longer."""
         if (self.owner, self._request) == (process, number):
             self._vacate()
         self._waiting = [entry for entry in self._waiting if entry != [process, number]]
@@ -303,8 +268,6 @@ class Office(Block):
         """What is acknowledged: the step, and all that it is about."""
         return digest_of([self._step, self.owner, self.token, self._electors[-1:]])
 
-    # --- this process ----------------------------------------------------------------------------------------------------
-
     def _tell_holder(self) -> None:
         """What has come to be is told to whom it concerns here, and acknowledged."""
         if self._step > self._acknowledged:
@@ -354,19 +317,15 @@ class _State:
         self.owner, self.token, self.request, self.waiting, _, self.quit = part.state[:6]
         self.electors, self.step, _, self.confirmed = part.state[6:]
         self.is_primary = all(_has_majority(part.members, electors) for _, electors in self.electors)
-
-    @property
-    def confirmed_up_to(self) -> int:
-        """Sets of electors that came before this step are known to count no more."""
-        return self.electors[0][0] if self.electors else 0
+        # Sets of electors that came before this step are known to count no more.
+        self.confirmed_up_to: int = self.electors[0][0] if self.electors else 0
 
 
-def _all_that_count(states: Iterable[_State]) -> list[list[Any]]:
+def _all_that_count(states: Sequence[_State]) -> list[list[Any]]:
     """The sets of electors of all parts, without those that one of them knows not to count any more."""
-    listed = list(states)
-    floor = max(state.confirmed_up_to for state in listed)
+    floor = max(state.confirmed_up_to for state in states)
     found: list[list[Any]] = []
-    for state in listed:
+    for state in states:
         found += [entry for entry in state.electors if entry[0] >= floor and entry not in found]
     return sorted(found)
 

@@ -1,40 +1,32 @@
 """A replica: state machines that follow one group's order, so that every member has the same ones.
 
-Theory of operation
--------------------
-A :class:`Replica` is the one reader of a group. It has *blocks*, each under a name that is the same at every member, and hands
-each of them what concerns it, in the group's order: commands and views. A block's state depends on these alone, so two members
-that have read as far have the same state.
-
-**Commands.** :meth:`Block.execute` sends a command and waits until this process has applied it in its place in the order; what
-``apply`` returned *here* is the outcome. Waiting is bounded (``patience``). If the process is stopped meanwhile nobody here can
-know whether the others applied the command: :class:`OutcomeUnknown`.
-
-**What is certain.** Where the protocol does not promise ``uniform``, a process may apply a command, act on it and die before
-any other member has the command: then nobody ever applies it. Who is about to act outside the group calls
-:meth:`Replica.settle` first. It waits until every member of the view holds all that was applied here.
-
-**Joiners** get all blocks' states at their first view (``state=True`` where the group is joined) and go on from there. Who
-forms the group begins with nothing.
-
-**Views** come in the same order (:meth:`Block.changed`): a lock is released where its owner disappears, at every member.
-
-**Parts that come together** (only protocols whose parts go on alone have them: ``newtop``) have states of their own. From the
-view in which they meet on, nothing is applied until the state of every part is known: one member of each part says it, in the
-group's order, and commands and views that come meanwhile are held. Then all members do the same with the same states
-(:meth:`Block.merge`), and apply what was held. If the one that was to speak is gone from a later view, the next of its part
-speaks; a part that is gone altogether is left out, by all. Parts may meet again while this goes on; then merges wait in line,
-one after the other, and a part speaks when it is through with those before. Who joins meanwhile gets the whole line with the
+A :class:`Replica` is the one reader of a group. It hands its *blocks*, each under a name that is the same at every member,
+commands and views in the group's order. A block's state depends on these alone, so members that have read as far have the same
 state.
 
-**The end.** When the process leaves, is stopped or excluded, or a block fails, the replica is over: whoever waits is told,
-blocks are told (:meth:`Block.ended`), and nothing can be executed any more.
+**Commands.** :meth:`Block.execute` sends a command and waits, at most ``patience``, until it is applied here in its place in the
+order; what ``apply`` returned *here* is the outcome. If the process is stopped meanwhile, it cannot know whether the others
+applied the command: :class:`OutcomeUnknown`.
 
-**Rows.** For each block the replica notes in the trace what it applied and to what that led (a digest of the state), so that
-``replica-agreement`` can be verified; blocks note what is particular to them. ``docs/blocks.md`` has the list.
+**What is certain.** Where the protocol does not promise ``uniform``, a process may apply a command, act on it and die before
+another member has it: then no member ever applies it. Before acting outside the group, call :meth:`Replica.settle`: it waits
+until every member of the view holds all that was applied here.
 
-This module imports ``group``, ``model`` and its own package. ``block`` says how to write a block, ``merging`` has the meeting
-of parts.
+**Joiners** get all blocks' states at their first view (``state=True`` where the group is joined). **Views** come in the same
+order as commands (:meth:`Block.changed`): a lock is released where its owner disappears, at every member.
+
+**Parts that come together** (only where parts go on alone: ``newtop``) have states of their own. From the view in which they
+meet, nothing is applied until the state of every part is known: one member of each part says it, in the group's order, and
+commands and views are held meanwhile. Then all members do the same with the same states (:meth:`Block.merge`) and apply what was
+held. If a speaker is gone from a later view, the next of its part speaks; a part that is gone altogether is left out, by all.
+Parts may meet again meanwhile: merges wait in line, and a joiner gets the whole line with the state.
+
+**The end.** When the process leaves, is stopped or excluded, or a block fails, the replica is over: waiting tasks and blocks are
+told (:meth:`Block.ended`), and nothing can be executed any more.
+
+**Rows.** For each block the replica notes in the trace what it applied and a digest of the state after it, for
+``replica-agreement``; blocks note what is particular to them (``docs/blocks.md``). ``block`` says how to write a block,
+``merging`` has the meeting of parts.
 """
 
 from __future__ import annotations
@@ -42,64 +34,47 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import count
-from types import TracebackType
 from typing import Any, Final, Self
 
 from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
 from ..group import Group, Halted, Lost, Message, Receipt, Refused, State, StateRequest
-from .block import Block, Command, CommandRefused, NoOutcome, OutcomeUnknown, Part, ReplicaOver, decode, encode
+from ..group.waiting import fail
+from .block import Block, Command, CommandRefused, OutcomeUnknown, Part, ReplicaOver, decode, encode, within
 from .merging import Merge, merge_in, merge_out, parts_of
 
-PATIENCE: Final = 30.0
-"""Seconds that a command may take, unless told otherwise."""
-MARK: Final = b"\xc1blk"
-"""What messages of replicas begin with. (No MessagePack begins with this byte.)"""
-_REPLICA: Final = ""
-"""The name under which replicas speak to each other; no block has it."""
+PATIENCE: Final = 30.0  # seconds that a command may take, unless told otherwise
+MARK: Final = b"\xc1blk"  # what messages of replicas begin with. (No MessagePack begins with this byte.)
+_REPLICA: Final = ""  # the name under which replicas speak to each other; no block has it
 _CATCH_UP: Final = "here"
 _SAY: Final = "state"
-_FAREWELL: Final = 1.0
-"""Seconds that a last command may wait for room."""
-_ORDERS: Final = ("identical", "total")
-"""Promises of which one is needed: without them replicas differ."""
-_MOST_HELD: Final = 1_000_000
-"""Commands that wait for parts to tell their state, at the most; a group that says nothing for so long is not going to."""
+_FAREWELL: Final = 1.0  # seconds that a last command may wait for room
+_ORDERS: Final = ("identical", "total")  # promises of which one is needed: without them replicas differ
+_MOST_HELD: Final = 1_000_000  # most commands that wait for parts to tell their state
 
 
 class Replica:
-    """Blocks over a group: ``async with Replica(group, book=Dictionary(), door=Lock()) as replica``.
-
-    All members give the same blocks under the same names, and join with ``state=True`` if anybody is to come later. The replica
-    reads the group from its first event on; nobody else does. When the ``async with`` is entered the state is there. Messages of
-    the program's own go to ``messages``, in their place, where that is given.
-    """
+    """Blocks over a group: ``async with Replica(group, book=Dictionary(), door=Lock()) as replica``. All members give the same
+    blocks under the same names, and join with ``state=True`` if others join later. The replica alone reads the group, from its
+    first event on; the state is there when the ``async with`` is entered. The program's own messages go to ``messages``, in their
+    place."""
 
     def __init__(
-        self,
-        group: Group,
-        *,
-        patience: float = PATIENCE,
-        messages: Callable[[Message], None] | None = None,
-        **blocks: Block,
+        self, group: Group, *, patience: float = PATIENCE, messages: Callable[[Message], None] | None = None, **blocks: Block
     ) -> None:
         if not blocks:
             raise UsageError("a replica has blocks: give each a name, as in Replica(group, book=Dictionary())")
         if not any(order in group.guarantees for order in _ORDERS):
-            raise UsageError(
-                f"in {group.name} members see messages in different orders, so replicas would differ; choose a protocol and "
-                f"parameters that promise {' or '.join(_ORDERS)}"
-            )
+            text = f"in {group.name} members see messages in different orders, so replicas would differ"
+            raise UsageError(f"{text}; choose a protocol and parameters that promise {' or '.join(_ORDERS)}")
         if patience <= 0:
             raise UsageError(f"the patience of a replica is {patience}; give it some seconds")
         self.group = group
-        self.blocks = dict(sorted(blocks.items()))
-        """By name, in the same order at every member."""
+        self.blocks = dict(sorted(blocks.items()))  # by name, in the same order at every member
         self.patience = patience
-        self.view: View | None = None
-        """The last view that was read; blocks may not have come to it, while parts come together."""
-        self.over: Reason | None = None
-        """Why this process follows the group no longer."""
+        self.view: View | None = None  # the last view that was read; blocks may not have come to it, while parts come together
+        self.over: Reason | None = None  # why this process follows the group no longer
         self._messages = messages
         self._failure: BaseException | None = None
         self._numbers = count(1)
@@ -124,26 +99,21 @@ class Replica:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         await self._say_farewell()
         await self._stop()
         if self._failure is not None and error is not self._failure:
             raise self._failure
 
-    # --- what programs and blocks call --------------------------------------------------------------------------------
-
     async def execute(self, block: str, body: Any, timeout: float | None = None) -> Any:
         """Sends a command to a block; returns its outcome when it has been applied here."""
+        async with self._within(timeout, block):
+            _, outcome = await self._through(block, body)
+        return outcome
+
+    def _within(self, timeout: float | None, block: str = _REPLICA) -> AbstractAsyncContextManager[None]:
         limit = self.patience if timeout is None else timeout
-        try:
-            async with asyncio.timeout(_bounded(limit)) as scope:
-                return (await self._through(block, body))[1]
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise NoOutcome(self._no_outcome(block, limit)) from None
+        return within(limit, lambda: self._no_outcome(block, limit))
 
     async def _through(self, block: str, body: Any) -> tuple[Receipt, Any]:
         """Sends a command through the order; its receipt and its outcome."""
@@ -174,15 +144,9 @@ class Replica:
         self._check()
         if "uniform" in self.group.guarantees:
             return
-        limit = self.patience if timeout is None else timeout
-        try:
-            async with asyncio.timeout(_bounded(limit)) as scope:
-                while not await self._held_by_all():
-                    pass  # a view has come: those in it are asked again
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise NoOutcome(self._no_outcome(_REPLICA, limit)) from None
+        async with self._within(timeout):
+            while not await self._held_by_all():
+                pass  # a view has come: those in it are asked again
 
     async def _held_by_all(self) -> bool:
         """Sends a message through the order and waits until every member holds it; False if a view comes first."""
@@ -211,16 +175,11 @@ class Replica:
         if condition():
             return
         self._check()
-        limit = self.patience if timeout is None else timeout
         entry = condition, asyncio.get_running_loop().create_future()
         self._conditions.append(entry)
         try:
-            async with asyncio.timeout(_bounded(limit)) as scope:
+            async with self._within(timeout):
                 await entry[1]
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise NoOutcome(self._no_outcome("", limit)) from None
         finally:
             if entry in self._conditions:
                 self._conditions.remove(entry)
@@ -250,8 +209,6 @@ class Replica:
         text = f"{what} at {self.group.me} in {limit:g} s{why}; wait longer, or see what the group is doing"
         return Reason("no outcome", text)
 
-    # --- following the group --------------------------------------------------------------------------------------------
-
     async def _follow(self) -> None:
         try:
             async for batch in self.group.batches():
@@ -270,16 +227,13 @@ class Replica:
             self._end(Reason("left", f"{self.group.me} is out of {self.group.name}"))
 
     def _take(self, event: Message | View | StateRequest | State) -> None:
-        """The next event of the group."""
         if isinstance(event, View):
             self._see(event)
         elif isinstance(event, State):
             self._take_state(event)
         elif not self._has_state:
-            raise UsageError(
-                f"{self.group.me} has joined {self.group.name}, which exists, and gets no state of it; join with state=True, at "
-                f"all members, and let the replica read the group from the beginning"
-            )
+            text = f"{self.group.me} has joined {self.group.name}, which exists, and gets no state of it; join with state=True"
+            raise UsageError(f"{text}, at all members, and let the replica read the group from the beginning")
         elif isinstance(event, StateRequest):
             self._give_state(event)
         else:
@@ -307,10 +261,8 @@ class Replica:
     def _hear(self, message: Message) -> None:
         if not message.payload.startswith(MARK):
             if self._messages is None:
-                raise UsageError(
-                    f"{message.sender} sends {message.group} what is no command of a block; take such messages by "
-                    f"Replica(group, messages=...)"
-                )
+                text = f"{message.sender} sends {message.group} what is no command of a block"
+                raise UsageError(f"{text}; take such messages by Replica(group, messages=...)")
             self._messages(message)
             return
         block, number, body = decode(message.payload[len(MARK) :])
@@ -338,11 +290,7 @@ class Replica:
             if self.group.is_traced:
                 refused_row = {"refused": True} if refusal is not None else {}
                 block.note("apply", message, command=number, digest=block.digest(), **refused_row, **block.told(command))
-        if message.sender == self.group.me:
-            self._answer(number, outcome, refusal)
-
-    def _answer(self, number: int, outcome: Any, refusal: CommandRefused | None) -> None:
-        waiting = self._waiting.get(number)
+        waiting = self._waiting.get(number) if message.sender == self.group.me else None
         if waiting is None or waiting.done():
             return
         if refusal is not None:
@@ -360,12 +308,9 @@ class Replica:
             block.note(event, digest=block.digest(), **detail, **block.told(None))
 
     def _look(self) -> None:
-        """Whether somebody waits for what holds now."""
         for condition, waiting in self._conditions:
             if not waiting.done() and condition():
                 waiting.set_result(None)
-
-    # --- joiners ----------------------------------------------------------------------------------------------------------
 
     def _give_state(self, request: StateRequest) -> None:
         """Takes a copy now; sending it is a task, so that reading goes on."""
@@ -392,8 +337,6 @@ class Replica:
         theirs = {name: kind for name, kind, _ in states}
         if mine != theirs:
             raise UsageError(f"{other} has blocks {theirs}, and {self.group.me} has {mine}; give all members the same blocks")
-
-    # --- parts that come together -----------------------------------------------------------------------------------------
 
     def _hold(self, item: Message | View) -> None:
         held = self._merges[-1].held
@@ -448,8 +391,6 @@ class Replica:
                 detail |= {"parts": [list(part.members) for part in parts], "speakers": [part.speaker for part in parts]}
                 block.note("merge", at_view=merge.view.number, digest=block.digest(), **detail)
 
-    # --- tasks and the end ------------------------------------------------------------------------------------------------
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -468,9 +409,7 @@ class Replica:
         for block in self.blocks.values():
             self._note(block, "end")
         for waiting in (*self._waiting.values(), *(waiting for _, waiting in self._conditions)):
-            if not waiting.done():
-                waiting.set_exception(OutcomeUnknown(reason))
-                waiting.exception()  # whoever waits gets it
+            fail(waiting, OutcomeUnknown(reason))
         for block in self.blocks.values():
             block.ended(reason)
         self._ended.set()
@@ -492,7 +431,3 @@ class Replica:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._end(Reason("closed", f"{self.group.me} has closed its replica of {self.group.name}"))
-
-
-def _bounded(limit: float) -> float | None:
-    return limit if limit < math.inf else None

@@ -1,37 +1,31 @@
-"""Questions to the group: every member answers, and who asks waits for the first answer, for a majority, or for all.
+"""Questions to the group: every member answers, and the asker waits for the first answer, for a majority, or for all.
 
-Theory of operation
--------------------
-A question is a command in the group's order. Where it has its place, the members of the view that is in force there are
-*asked*, and nobody else is, whoever comes later. Each of them calls its handler and says its answer: another command. So
-answers, and the views without members that have crashed, come in one order, and every member knows where a question is *over*:
+A question is a command in the group's order. The members of the view in force at its place are *asked*, and no process that
+comes later. Each calls its handler and says its answer, another command. So answers, and views without crashed members, come in
+one order, and every member knows where a question is *over*:
 
 - ``first``: there is an answer;
-- ``majority``: more than half of those that were asked have answered (asked, not present: two answers of a view of five are no
-  majority, whoever is gone since);
-- ``all``: everybody who was asked has answered, or is gone;
+- ``majority``: more than half of those asked have answered (asked, not present: two answers in a view of five are no majority);
+- ``all``: every member asked has answered, or is gone;
 - or enough cannot come any more: too many are gone, or their handlers have failed;
-- or the one who asks has waited long enough, and says so: that is a command, too;
-- or the one who asks is gone, and nobody wants to know any more.
+- or the asker has waited long enough, and says so by a command, or is gone.
 
-The outcome says who answered and what, who is gone, whose handler failed, and who was late: asked, there, and not heard before
-it was over. Answers that come later change nothing.
+The outcome says who answered and what, who is gone, whose handler failed, and who was late. Later answers change nothing.
 
-**Why answers go through the order.** A group has no way to tell something to one member only; and in the order an outcome is
-the same whoever looks, "gone" is a fact and not a guess, and it can be verified. The price: a question to n members is n + 1
-broadcasts, of which each reaches all. For questions that many are asked at a time, answers are packed together by the protocol.
-For ``first``, who sees that the question is over does not answer any more.
+**Why answers go through the order.** A group cannot tell something to one member only; in the order an outcome is the same at
+every member, "gone" is a fact and not a guess, and it can be verified. The price: a question to n members is n + 1 broadcasts.
+Answers to many questions at a time are packed together by the protocol; for ``first``, a member that sees that the question is
+over does not answer.
 
-**Handlers.** An ordinary function is called where the question has its place, so it sees the other blocks of the replica
-exactly as far as that, at every member; it must not take long. A coroutine function is awaited beside reading, and cancelled
-when the question is over. If it raises, that is said to whoever asked. A handler may be called for a question that is over
-before it answers; and where the protocol does not promise ``uniform``, for one that the others never get. So what it *does*
-must not matter; what is to be done once belongs into a work queue.
+**Handlers.** An ordinary function is called at the question's place, so it sees the other blocks exactly as far as that, at
+every member; it must not take long. A coroutine function is awaited beside reading, and cancelled when the question is over. If
+it raises, the asker is told. A handler may be called for a question that is over before it answers and, where the protocol does
+not promise ``uniform``, for one that the others never get. So what it *does* must not matter; what is to be done once belongs
+into a work queue.
 
 **Bounds.** At most ``most`` questions are open; ``ask`` waits for room. A question or an answer has at most ``largest`` bytes.
-What is over is forgotten at once. Joiners get the open questions with the state, and are asked none of them.
-
-**Parts** (``newtop``) have questions of their own; where they come together, those that are open are over, with what has come.
+What is over is forgotten at once. Joiners get the open questions with the state, and are asked none of them. **Parts**
+(``newtop``) have questions of their own; where they come together, open ones are over, with what has come.
 """
 
 from __future__ import annotations
@@ -46,17 +40,13 @@ from itertools import count
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
-from ..group import Message
-from .block import Block, Command, CommandRefused, NoOutcome, Part, ReplicaOver, digest_of, encode
+from .block import Block, Command, CommandRefused, NoOutcome, Part, digest_of, encode
 
 Need: TypeAlias = Literal["first", "majority", "all"]
 Handler: TypeAlias = Callable[["Question"], Any | Awaitable[Any]]
 MOST: Final = 1_000
 LARGEST: Final = 1 << 20
-_ASK: Final = "ask"
-_ANSWER: Final = "answer"
-_FAILED: Final = "failed"
-_STOP: Final = "stop"
+_ASK, _ANSWER, _FAILED, _STOP = "ask", "answer", "failed", "stop"
 
 
 class TooManyQuestions(CommandRefused):
@@ -68,11 +58,8 @@ class NotEnoughAnswers(PlainchantError):
 
     def __init__(self, outcome: Outcome) -> None:
         heard = f"{len(outcome.answers)} of {len(outcome.asked)} have answered"
-        others = [
-            f"{word}: {', '.join(names)}"
-            for word, names in (("gone", outcome.gone), ("failed", outcome.failed), ("late", outcome.late))
-            if names
-        ]
+        groups = (("gone", outcome.gone), ("failed", outcome.failed), ("late", outcome.late))
+        others = [f"{word}: {', '.join(names)}" for word, names in groups if names]
         super().__init__(
             f"question {outcome.question} wanted {outcome.need!r}, and {heard} ({'; '.join(others) or 'nobody else was asked'}); "
             f"ask again, wait longer, or need less"
@@ -97,8 +84,7 @@ class Outcome:
     question: str
     need: Need
     asked: tuple[ProcessId, ...]
-    answers: dict[ProcessId, Any]
-    """In the order in which they came."""
+    answers: dict[ProcessId, Any]  # member and answer, in the order of arrival
     gone: tuple[ProcessId, ...]
     failed: dict[ProcessId, str]
     late: tuple[ProcessId, ...]
@@ -133,10 +119,8 @@ class _Open:
 
 
 class Requests(Block):
-    """Questions to a group: ``await requests.ask(payload, need="majority")``; every member answers by its ``handler``.
-
-    All members give the same ``most`` (open questions) and ``largest`` (bytes of a question or an answer), each its own handler.
-    """
+    """Questions to a group: ``await requests.ask(payload, need="majority")``; every member answers by its ``handler``. All
+    members give the same ``most`` (open questions) and ``largest`` (bytes of a question or an answer), each its own handler."""
 
     kind: ClassVar[str] = "requests"
 
@@ -150,16 +134,11 @@ class Requests(Block):
         self.handler, self.most, self.largest = handler, most, largest
         self._open: dict[str, _Open] = {}
         self._members: list[ProcessId] = []
-        self._view = 0
-        """The number of the view that is in force in the order."""
+        self._view = 0  # the number of the view that is in force in the order
         self._numbers = count(1)
-        self._asking: dict[str, asyncio.Future[Outcome]] = {}
-        """Questions of this process, for whoever waits for their outcome."""
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        """Answers that this process is at, by question."""
+        self._asking: dict[str, asyncio.Future[Outcome]] = {}  # questions of this process whose outcome a task waits for
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # answers that this process is at, by question
         self._turnstile = asyncio.Lock()
-
-    # --- what programs call -------------------------------------------------------------------------------------------
 
     async def ask(self, payload: Any, *, need: Need = "majority", timeout: float | None = None) -> Outcome:
         """Asks every member, this one included, and returns when enough have answered. ``timeout``: seconds, else the replica's
@@ -179,7 +158,7 @@ class Requests(Block):
                 raise
             await self.execute([_STOP, number])  # behind the question, so that it is over now, or never had a place
         except asyncio.CancelledError:
-            self._start(f"{name} stop", self._say([_STOP, number]))
+            self._start(f"{name} stop", self._say([_STOP, number], math.inf))
             raise
         finally:
             del self._asking[name]
@@ -203,7 +182,6 @@ class Requests(Block):
         return limit
 
     async def _put(self, number: int, need: Need, payload: Any) -> None:
-        """Puts a question in its place, as soon as there is room for it."""
         body = [_ASK, number, need, payload]
         try:
             await self.execute(body, timeout=math.inf)
@@ -214,8 +192,6 @@ class Requests(Block):
                     with suppress(TooManyQuestions):
                         await self.execute(body, timeout=math.inf)
                         return
-
-    # --- answering ----------------------------------------------------------------------------------------------------
 
     def _call(self, question: Question) -> None:
         """Calls the handler, here and now, or lets a task await it; what it returns is said by the task."""
@@ -238,7 +214,6 @@ class Requests(Block):
         await self._reply(question.name, value, error)
 
     async def _reply(self, name: str, value: Any, error: str | None) -> None:
-        """Says an answer, or why there is none, unless the question is over."""
         try:
             size = len(encode(value))
         except (TypeError, ValueError, OverflowError) as problem:
@@ -247,26 +222,11 @@ class Requests(Block):
             error = f"its answer has {size} bytes, and {self.name} takes {self.largest}"
         if name in self._open:
             self._tell("given", question=name, value=digest_of(value if error is None else error))
-            await self._say([_ANSWER, name, value] if error is None else [_FAILED, name, error])
-
-    async def _say(self, body: Any) -> None:
-        """Says what is to be said, however long it takes and whatever comes of it."""
-        try:
-            await self.execute(body, timeout=math.inf)
-        except CommandRefused:
-            return  # the question is over
-        except ReplicaOver:
-            return  # this process is out, which the others see
+            await self._say([_ANSWER, name, value] if error is None else [_FAILED, name, error], math.inf)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[name] = asyncio.create_task(work)
-        task.add_done_callback(lambda done: self._ended(name, done))
-
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(name) is task:
-            del self._tasks[name]
-
-    # --- the state machine --------------------------------------------------------------------------------------------
+        task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
 
     def apply(self, command: Command) -> None:
         word, name, *rest = command.body
@@ -308,14 +268,12 @@ class Requests(Block):
                 self._look(question)
 
     def _look(self, question: _Open) -> None:
-        """Whether it is over."""
         if self._is_enough(question):
             self._close(question, "enough")
         elif len(question.answers) + len(question.pending) < self._needed(question) or not question.pending:
             self._close(question, "impossible")
 
     def _needed(self, question: _Open) -> int:
-        """How many answers there must be, at the least."""
         return len(question.asked) // 2 + 1 if question.need == "majority" else 1
 
     def _is_enough(self, question: _Open) -> bool:
@@ -324,29 +282,19 @@ class Requests(Block):
         return len(question.answers) >= self._needed(question)
 
     def _close(self, question: _Open, why: str) -> None:
-        outcome = Outcome(
-            question.name,
-            question.need,
-            tuple(question.asked),
-            {member: value for member, value in question.answers},
-            tuple(question.gone),
-            {member: text for member, text in question.failed},
-            tuple(question.pending),
-            self._is_enough(question),
-        )
-        self._tell(
-            "outcome",
-            question=outcome.question,
-            need=outcome.need,
-            asked=list(outcome.asked),
-            why=why,
-            enough=outcome.enough,
-            at_view=self._view,
-            answers=[[member, digest_of(value)] for member, value in question.answers],
-            gone=list(outcome.gone),
-            failed=[[member, digest_of(text)] for member, text in question.failed],
-            late=list(outcome.late),
-        )
+        asked, answers, failed = tuple(question.asked), dict(question.answers), dict(question.failed)
+        gone, late, enough = tuple(question.gone), tuple(question.pending), self._is_enough(question)
+        outcome = Outcome(question.name, question.need, asked, answers, gone, failed, late, enough)
+        what: dict[str, Any] = {
+            "question": question.name,
+            "need": question.need,
+            "asked": list(asked),
+            "why": why,
+            "enough": enough,
+        }
+        said = [[member, digest_of(value)] for member, value in question.answers]
+        errors = [[member, digest_of(text)] for member, text in question.failed]
+        self._tell("outcome", **what, at_view=self._view, answers=said, gone=list(gone), failed=errors, late=list(late))
         self._drop(question)
         future = self._asking.get(question.name)
         if future is not None and not future.done():
@@ -359,12 +307,6 @@ class Requests(Block):
         if task is not None:
             task.cancel()
 
-    def _tell(self, event: str, message: Message | None = None, **detail: Any) -> None:
-        if self.replica.group.is_traced:
-            self.note(event, message, **detail)
-
-    # --- joiners and parts --------------------------------------------------------------------------------------------
-
     def snapshot(self) -> Any:
         return {
             "bounds": [self.most, self.largest],
@@ -375,10 +317,8 @@ class Requests(Block):
 
     def restore(self, snapshot: Any) -> None:
         if snapshot["bounds"] != [self.most, self.largest]:
-            raise UsageError(
-                f"the others have requests with most and largest {snapshot['bounds']}, and here they are "
-                f"{[self.most, self.largest]}; give all members the same"
-            )
+            text = f"the others have requests with most and largest {snapshot['bounds']}"
+            raise UsageError(f"{text}, and here they are {[self.most, self.largest]}; give all members the same")
         self._open = {fields[0]: _Open(*fields) for fields in snapshot["open"]}
         self._members, self._view = list(snapshot["members"]), snapshot["view"]
 

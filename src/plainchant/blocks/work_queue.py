@@ -1,36 +1,31 @@
 """A work queue: jobs in one order, each handed to one worker at a time, each with its effect exactly once.
 
-Theory of operation
--------------------
-Any member puts jobs; any member works. Put, done, given back and gone are events in the group's order, and who gets which job
-follows from them: after each event every member deals what waits, in the order of the jobs, to the workers with the fewest jobs
-in hand. So nobody is asked and nobody decides; all copies of the queue are the same.
+Any member puts jobs; any member works. Put, done, given back and gone are events in the group's order, and after each of them
+every member deals what waits, in the order of the jobs, to the workers with the fewest jobs in hand. So all copies of the queue
+are the same, and no process decides.
 
-**Begun more than once, done once.** A worker may crash when it has begun a job. The view without it has one place in the order,
-and there its jobs go back to their places in the queue, and to others. So a job can be *begun* again, and nobody can prevent
-that: a crash in the middle looks the same whether the work was done or not. But its *effect*, its result in the queue, is what
-a command in the order records. Each time a job is dealt it gets the next **attempt** number, and a result counts only if it is
-of the attempt that was dealt last, by the worker that it was dealt to, and the job has no result. What comes later is refused,
-at every member.
+**Begun more than once, done once.** A worker may crash when it has begun a job. At the place of the view without it, its jobs go
+back to their places in the queue. So a job can be *begun* again, which cannot be prevented: a crash in the middle looks the same
+whether the work was done or not. Its *effect*, its result in the queue, is what a command in the order records. Each time a job
+is dealt it gets the next **attempt** number, and a result counts only for the last attempt, from the worker that it was dealt
+to, if the job has no result. Anything else is refused, at every member.
 
-**Effects elsewhere.** What a worker does outside the group (a payment, a row in a database) the group cannot take back. The
-attempt number is for that: it grows whenever the job goes to somebody, so a store that remembers the highest attempt of each
-job, and refuses lower ones, is not touched by a worker that was excluded and does not know it yet. A worker begins only when
-its attempt is *settled* (:meth:`.Replica.settle`): if it dies then, the others have dealt that number too, and never deal it
-again.
+**Effects elsewhere** (a payment, a row in a database) the group cannot take back. The attempt number is for them: a store that
+remembers the highest attempt of each job, and refuses lower ones, is safe from an excluded worker that does not know it yet. A
+worker begins only when its attempt is *settled* (:meth:`.Replica.settle`): if it dies then, the others have dealt that number
+too, and never deal it again.
 
-**Failing.** If the handler raises, or takes longer than its limit, the job goes back, and rather to another worker. After
-``attempts`` of them, crashes included, the job is over with an error for its effect: a job that kills its workers does not kill
-all of them. A worker whose program is stuck needs no time-out here: it does not answer its protocol either, and is excluded.
-One that is only slow can be relieved of a job by anybody (``hand_on``).
+**Failing.** If the handler raises, or exceeds its limit, the job goes back, preferably to another worker. After ``attempts`` of
+them, crashes included, it is over with an error: a job that kills its workers does not kill all of them. A stuck worker needs no
+timeout here: it does not answer its protocol either, and is excluded. A slow one can be relieved of a job (``hand_on``).
 
-**Bounds.** At most ``capacity`` jobs are not done: ``put`` waits for room, ``try_put`` is refused. The last ``keep`` results
-are kept, for whoever asks; a job or a result has at most ``largest`` bytes. Joiners get the whole queue with the state. Jobs
-stay when their putters go.
+**Bounds.** At most ``capacity`` jobs are not done: ``put`` waits for room, ``try_put`` is refused. The last ``keep`` results are
+kept; a job or a result has at most ``largest`` bytes. Joiners get the whole queue with the state. Jobs stay when their putters
+go.
 
-**Parts** (``newtop`` without ``partitions = "majority"``) each go on with their own copy, so a job can have an effect in each
-of them; when they come together all copies agree on one, that of the first part that has it, and what is not done is dealt
-anew. Exactly once needs a group that goes on in one part only.
+**Parts** (``newtop`` without ``partitions = "majority"``) each go on with their own copy, so a job can have an effect in each;
+when they come together all agree on that of the first part that has it, and what is not done is dealt again. Exactly once needs
+a group that goes on in one part only.
 """
 
 from __future__ import annotations
@@ -41,21 +36,17 @@ import math
 from bisect import insort
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeAlias
 
 from ..core.model import PlainchantError, ProcessId, Reason, UsageError, View
-from .block import Block, Command, CommandRefused, NoOutcome, Part, ReplicaOver, digest_of, encode
+from .block import Block, Command, CommandRefused, NoOutcome, Part, ReplicaOver, digest_of, encode, within
 
 CAPACITY: Final = 1_000
 KEEP: Final = 1_000
 ATTEMPTS: Final = 10
 LARGEST: Final = 1 << 20
-_PUT: Final = "put"
-_WORK: Final = "work"
-_REST: Final = "rest"
-_DONE: Final = "done"
-_BACK: Final = "back"
-_HAND_ON: Final = "hand on"
+_PUT, _WORK, _REST, _DONE, _BACK, _HAND_ON = "put", "work", "rest", "done", "back", "hand on"
 
 
 class QueueFull(CommandRefused):
@@ -66,9 +57,8 @@ class JobFailed(PlainchantError):
     """A job is over without a result; ``finished`` has the error of the last attempt."""
 
     def __init__(self, finished: Finished) -> None:
-        super().__init__(
-            f"job {finished.job} has failed in {finished.attempt} attempts: {finished.error}; mend it and put it again"
-        )
+        told = f"job {finished.job} has failed in {finished.attempt} attempts: {finished.error}"
+        super().__init__(f"{told}; mend it and put it again")
         self.finished = finished
 
 
@@ -88,8 +78,7 @@ class Finished:
     """A job that is over: whose attempt it was, and its value, or why there is none."""
 
     job: str
-    worker: ProcessId | None
-    """None: it was given up when its last worker was gone."""
+    worker: ProcessId | None  # none: it was given up when its last worker was gone
     attempt: int
     value: Any = None
     error: str | None = None
@@ -103,26 +92,22 @@ class _Job:
     place: int
     putter: ProcessId
     payload: Any
-    mark: str
-    """A digest of the payload."""
+    mark: str  # a digest of the payload
     key: str | None
     attempt: int = 0
     worker: ProcessId | None = None
-    last: ProcessId | None = None
-    """Who had it last, and is rather not given it again."""
-    is_taken_away: bool = False
-    """Whether it was taken from that one, which gets it only if nobody else works."""
+    last: ProcessId | None = None  # the worker that had it last; others are preferred
+    is_taken_away: bool = False  # whether it was taken from that worker, which gets it again only if no other works
 
 
 Handler: TypeAlias = Callable[[Task], Awaitable[Any]]
+_told = attrgetter("name", "place", "mark", "key", "attempt", "worker", "last", "is_taken_away")
 
 
 class WorkQueue(Block):
-    """A work queue with a copy at every member: ``await queue.put(payload)`` here, ``await queue.work(handler)`` there.
-
-    All members give the same numbers: ``capacity`` (jobs that are not done), ``keep`` (results that can still be read),
-    ``attempts`` (after which a job is given up) and ``largest`` (bytes of a job or a result).
-    """
+    """A work queue with a copy at every member: ``await queue.put(payload)`` here, ``await queue.work(handler)`` there. All
+    members give the same numbers: ``capacity`` (jobs that are not done), ``keep`` (results that can still be read), ``attempts``
+    (after which a job is given up) and ``largest`` (bytes of a job or a result)."""
 
     kind: ClassVar[str] = "work-queue"
 
@@ -132,47 +117,32 @@ class WorkQueue(Block):
             if number < 1:
                 raise UsageError(f"the {what} of a work queue is {number}; make it 1 or more")
         self.capacity, self.keep, self.attempts, self.largest = capacity, keep, attempts, largest
-        self._jobs: dict[str, _Job] = {}
-        """Jobs that are not over, by name."""
-        self._waiting: list[tuple[int, str]] = []
-        """Jobs that nobody has: place and name, in order."""
-        self._workers: dict[ProcessId, int] = {}
-        """Who works, in the order in which they began, and how many jobs it takes at once."""
-        self._hands: dict[ProcessId, list[str]] = {}
-        """The jobs that each worker has, in the order in which it got them."""
+        self._jobs: dict[str, _Job] = {}  # jobs that are not over, by name
+        self._waiting: list[tuple[int, str]] = []  # jobs that no worker has: place and name, in order
+        self._workers: dict[ProcessId, int] = {}  # workers in the order in which they began, and how many jobs each takes at once
+        self._hands: dict[ProcessId, list[str]] = {}  # the jobs that each worker has, in the order in which it got them
         self._members: list[ProcessId] = []
-        self._results: dict[str, Finished] = {}
-        """The last results, the oldest first."""
-        self._keys: dict[str, str] = {}
-        """The job of each key, as long as the job or its result is here."""
+        self._results: dict[str, Finished] = {}  # the last results, the oldest first
+        self._keys: dict[str, str] = {}  # the job of each key, as long as the job or its result is here
         self._places = 0
-        self._history = ""
-        """A digest of all results that there ever were, so that a digest of the state need not look at each of them."""
-        self._finishing: dict[str, list[asyncio.Future[Finished]]] = {}
-        """Who waits here for a job to be over."""
-        self._dealt = asyncio.Event()
-        """Something may have changed for the worker here."""
-        self._turnstile = asyncio.Lock()
-        """Of the putters of this process that wait for room, one tries at a time."""
+        self._history = ""  # digest of all results ever, so that a digest of the state need not look at each
+        self._finishing: dict[str, list[asyncio.Future[Finished]]] = {}  # what waits here for a job to be over
+        self._dealt = asyncio.Event()  # something may have changed for the worker here
+        self._turnstile = asyncio.Lock()  # of the putters of this process that wait for room, one tries at a time
 
     # --- what programs call -------------------------------------------------------------------------------------------
-
     async def put(self, payload: Any, *, key: str | None = None, timeout: float | None = None) -> str:
-        """Puts a job, as soon as there is room for it; returns its name when it has its place. ``payload`` is anything that
-        MessagePack has.
-
-        With a ``key``, a job of the same key that is still here, or whose result is, is the same job: who does not know whether a
-        put got through (``OutcomeUnknown``) puts again under the same key.
-        """
+        """Puts a job, as soon as there is room; returns its name when it has its place. ``payload`` is anything that MessagePack
+        has. With a ``key``, a job of the same key that is still here, or whose result is, is the same job: a program that does
+        not know whether a put got through (``OutcomeUnknown``) puts again under the same key."""
         limit = self.replica.patience if timeout is None else timeout
-        try:
-            async with asyncio.timeout(limit) as scope:
-                return await self._put_when_there_is_room(payload, key)
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            text = f"a job got no place in {self.name} in {limit:g} s ({len(self._jobs)} are not done); wait, or let more work"
-            raise NoOutcome(Reason("no room", text)) from None
+        async with within(limit, lambda: self._no_room(limit)):
+            name = await self._put_when_there_is_room(payload, key)
+        return name
+
+    def _no_room(self, limit: float) -> Reason:
+        text = f"a job got no place in {self.name} in {limit:g} s ({len(self._jobs)} are not done); wait, or let more work"
+        return Reason("no room", text)
 
     async def _put_when_there_is_room(self, payload: Any, key: str | None) -> str:
         try:
@@ -189,8 +159,7 @@ class WorkQueue(Block):
         size = len(encode(payload))
         if size > self.largest:
             raise UsageError(f"a job of {size} bytes: {self.name} takes {self.largest}; store it elsewhere, and put its address")
-        name: str = await self.execute([_PUT, payload, key], timeout=timeout)
-        return name
+        return str(await self.execute([_PUT, payload, key], timeout=timeout))
 
     async def result(self, job: str, *, timeout: float | None = None) -> Any:
         """Waits until a job is over, whoever put it, and returns its value. Raises :class:`JobFailed` if it has none."""
@@ -201,25 +170,21 @@ class WorkQueue(Block):
 
     async def finished(self, job: str, *, timeout: float | None = None) -> Finished:
         """Waits until a job is over, and says how."""
+        if job not in self._results and job not in self._jobs:
+            await self.replica.catch_up()
         if job in self._results:
             return self._results[job]
         if job not in self._jobs:
-            await self.replica.catch_up()
-            if job in self._results:
-                return self._results[job]
-            if job not in self._jobs:
-                raise UsageError(f"there is no job {job!r} here; results are kept for the last {self.keep} jobs")
+            raise UsageError(f"there is no job {job!r} here; results are kept for the last {self.keep} jobs")
         future: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
         self._finishing.setdefault(job, []).append(future)
         try:
             await self.replica.until(future.done, timeout=timeout)
             return future.result()
         finally:
-            waiting = self._finishing.get(job, [])
-            if future in waiting:
-                waiting.remove(future)
-                if not waiting:
-                    del self._finishing[job]
+            waiting = [each for each in self._finishing.pop(job, ()) if each is not future]
+            if waiting:
+                self._finishing[job] = waiting
 
     async def work(self, handler: Handler, *, at_once: int = 1, limit: float | None = None) -> None:
         """Works until it is cancelled or the replica is over (:class:`ReplicaOver`): awaits ``handler(task)`` for each job that
@@ -245,8 +210,7 @@ class WorkQueue(Block):
                 await asyncio.shield(self._say([_REST]))
 
     async def hand_on(self, job: str) -> None:
-        """Takes a job from whoever has it, because it takes too long, and gives it to the next; what the first one still says of
-        it does not count. Nothing happens to a job that nobody has."""
+        """Takes a slow job from its worker and gives it to the next; what the first one still says of it does not count."""
         await self.execute([_HAND_ON, job])
 
     @property
@@ -265,7 +229,6 @@ class WorkQueue(Block):
         return {worker: tuple(jobs) for worker, jobs in self._hands.items()}
 
     # --- jobs at their worker -----------------------------------------------------------------------------------------
-
     def _keep_up(self, running: dict[tuple[str, int], asyncio.Task[None]], handler: Handler, limit: float | None) -> None:
         """Begins what was dealt to this process, and ends what is not its own any more."""
         jobs = [self._jobs[name] for name in self._hands.get(self.me, ())]
@@ -310,17 +273,7 @@ class WorkQueue(Block):
         """Returns when an attempt that was dealt to this process is one at every member that stays."""
         await self.replica.settle()
 
-    async def _say(self, body: Any, timeout: float | None = None) -> None:
-        """Says what is to be said, whatever comes of it."""
-        try:
-            await self.execute(body, timeout=timeout)
-        except CommandRefused:
-            return  # it comes too late, and does not count
-        except (NoOutcome, ReplicaOver):
-            return  # it may have its place later; or this process is out, which the others see
-
     # --- the state machine --------------------------------------------------------------------------------------------
-
     def apply(self, command: Command) -> Any:
         word, *rest = command.body
         outcome: Any = None
@@ -398,16 +351,10 @@ class WorkQueue(Block):
         self._put_down(job)
         del self._jobs[job.name]
         value = digest_of([finished.value, finished.error])
-        self._tell(
-            "effect",
-            job=job.name,
-            attempt=finished.attempt,
-            worker=finished.worker,
-            failed=finished.error is not None,
-            value=value,
-        )
+        attempt, worker, failed = finished.attempt, finished.worker, finished.error is not None
+        self._tell("effect", job=job.name, attempt=attempt, worker=worker, failed=failed, value=value)
         self._results[job.name] = finished
-        self._history = digest_of([self._history, job.name, finished.attempt, finished.worker, value])
+        self._history = digest_of([self._history, job.name, attempt, worker, value])
         self._forget()
         self._answer(finished)
 
@@ -425,8 +372,7 @@ class WorkQueue(Block):
                 future.set_result(finished)
 
     def _deal(self) -> None:
-        """What waits goes to workers that have a hand free: those with the fewest jobs first, but rather not to the one that had
-        the job."""
+        """Deals what waits to workers with a hand free: the fewest jobs first, but preferably not to the one that had the job."""
         while (chosen := self._next()) is not None:
             job, worker = chosen
             self._waiting.remove((job.place, job.name))
@@ -453,12 +399,7 @@ class WorkQueue(Block):
             self._retire(worker, "is gone")
         self._deal()
 
-    def _tell(self, event: str, **detail: Any) -> None:
-        if self.replica.group.is_traced:
-            self.note(event, **detail)
-
     # --- joiners and parts --------------------------------------------------------------------------------------------
-
     def snapshot(self) -> Any:
         return {
             "bounds": [self.capacity, self.keep, self.attempts, self.largest],
@@ -472,20 +413,15 @@ class WorkQueue(Block):
         }
 
     def digest(self) -> str:
-        jobs = [
-            [job.name, job.place, job.mark, job.key, job.attempt, job.worker, job.last, job.is_taken_away]
-            for job in self._jobs.values()
-        ]
+        jobs = [list(_told(job)) for job in self._jobs.values()]
         workers = [[worker, most, self._hands[worker]] for worker, most in self._workers.items()]
         return digest_of([jobs, workers, self._members, self._places, len(self._results), len(self._keys), self._history])
 
     def restore(self, snapshot: Any) -> None:
         bounds = [self.capacity, self.keep, self.attempts, self.largest]
         if snapshot["bounds"] != bounds:
-            raise UsageError(
-                f"the others have a work queue with capacity, keep, attempts and largest {snapshot['bounds']}, and here they are "
-                f"{bounds}; give all members the same"
-            )
+            text = f"the others have a work queue with capacity, keep, attempts and largest {snapshot['bounds']}"
+            raise UsageError(f"{text}, and here they are {bounds}; give all members the same")
         self._jobs = {fields[0]: _Job(*fields) for fields in snapshot["jobs"]}
         self._waiting = sorted((job.place, job.name) for job in self._jobs.values() if job.worker is None)
         self._workers = {worker: most for worker, most, _ in snapshot["workers"]}

@@ -3,8 +3,6 @@
 Read :mod:`.group` for what applications call and :mod:`.membership` for what hosts call. The parts of a membership are leaves:
 :mod:`.sending` and :mod:`.reading` are its two bounded buffers, :mod:`.receipts` follows the own messages, :mod:`.deadlines` has
 the streams whose deadlines are guaranteed. :mod:`.state_transfer` turns the state-transfer layer's calls into events.
-
-This package imports ``core``, ``layers`` and the registry of protocols; hosts import it.
 """
 
 from .deadlines import Guaranteed
@@ -16,30 +14,6 @@ from .profile import LARGEST_MESSAGE, MESSAGE_COST, OUTGOING, UNREAD, Buffers, G
 from .reading import Stream
 from .receipts import Receipt
 
-__all__ = [
-    "LARGEST_MESSAGE",
-    "MESSAGE_COST",
-    "OUTGOING",
-    "UNREAD",
-    "Buffers",
-    "Event",
-    "Group",
-    "GroupError",
-    "Guaranteed",
-    "Guarantees",
-    "Halted",
-    "JoinTimeout",
-    "LeaveTimeout",
-    "Lost",
-    "Membership",
-    "Message",
-    "NotFormed",
-    "Profile",
-    "Receipt",
-    "Refused",
-    "Rejected",
-    "State",
-    "StateRequest",
-    "Stream",
-    "merged",
-]
+__all__ = ["LARGEST_MESSAGE", "MESSAGE_COST", "OUTGOING", "UNREAD", "Buffers", "Event", "Group", "GroupError", "Guaranteed"]
+__all__ += ["Guarantees", "Halted", "JoinTimeout", "LeaveTimeout", "Lost", "Membership", "Message", "NotFormed", "Profile"]
+__all__ += ["Receipt", "Refused", "Rejected", "State", "StateRequest", "Stream", "merged"]

@@ -17,30 +17,20 @@ from .port import Link
 from .profile import LARGEST_MESSAGE
 from .receipts import Lane, Progress, Receipt
 from .sending import Outgoing, as_bytes
-from .waiting import now, wake
+from .waiting import fail, now, wake
 
-BACKLOG: Final = 16
-"""Queued messages of a stream from which on sending in it waits."""
-_UNNAMED: Final = "~"
-"""Prefix of the names of streams of one message."""
+BACKLOG: Final = 16  # queued messages of a stream from which on sending in it waits
+_UNNAMED: Final = "~"  # prefix of the names of streams of one message
 _RELEASED: Final = "released"
 
 
 class Admissions:
     """The streams of this process in one group."""
 
-    __slots__ = ("_admits", "_lanes", "_link", "_outgoing", "_progress", "_unnamed")
-
     def __init__(self, link: Link, outgoing: Outgoing, progress: Progress, *, admits: bool) -> None:
-        self._link = link
-        self._outgoing = outgoing
-        self._progress = progress
-        self._admits = admits
-        self._lanes: dict[str, Lane] = {}
-        """The streams by name."""
+        self._link, self._outgoing, self._progress, self._admits = link, outgoing, progress, admits
+        self._lanes: dict[str, Lane] = {}  # the streams by name
         self._unnamed = count(1)
-
-    # --- what applications do -----------------------------------------------------------------------------------------
 
     async def stream(self, name: str, size: int, deadline: str, period: str) -> Guaranteed:
         """Asks for a stream, and waits for the protocol's answer."""
@@ -52,10 +42,8 @@ class Admissions:
             raise UsageError(f"the size of stream {name!r} is {size!r}; it is the bytes of a message, up to {LARGEST_MESSAGE}")
         wanted = Wanted(name, size, _length(deadline, "deadline", name), _length(period, "period", name))
         if wanted.deadline > wanted.period:
-            raise UsageError(
-                f"the deadline of stream {name!r} is {deadline} and its period {period}: the next one would come before; give "
-                f"a deadline of at most the period"
-            )
+            text = f"the deadline of stream {name!r} is {deadline} and its period {period}: the next one would come before"
+            raise UsageError(f"{text}; give a deadline of at most the period")
         lane = await self._ask_for(wanted, None)
         return Guaranteed(self, lane, wanted)
 
@@ -69,10 +57,8 @@ class Admissions:
     async def _ask_for(self, wanted: Wanted, payload: bytes | None) -> Lane:
         link = self._link
         if not self._admits:
-            raise UsageError(
-                f"deadlines cannot be guaranteed in {link.group}: this protocol, with its parameters, has no admission control; "
-                f"choose the protocol rtcast, with admission"
-            )
+            text = f"deadlines cannot be guaranteed in {link.group}: this protocol, with its parameters, has no admission control"
+            raise UsageError(f"{text}; choose the protocol rtcast, with admission")
         self._outgoing.refuse_if_over(wanted.size)
         self._progress.add_streams()
         lane = self._lanes[wanted.name] = Lane(link, wanted.name)
@@ -133,8 +119,6 @@ class Admissions:
         lane.queued = 0
         self._outgoing.check_sent()
 
-    # --- what the protocol answers ------------------------------------------------------------------------------------
-
     def admitted(self, stream: str) -> None:
         """The protocol guarantees the deadlines of a stream."""
         lane = self._lanes.get(stream)
@@ -177,9 +161,7 @@ class Admissions:
         """The process is out of the group."""
         for lane in self._lanes.values():
             lane.end(reason)
-            if lane.answer is not None and not lane.answer.done():
-                lane.answer.set_exception(Refused(reason))
-                lane.answer.exception()  # retrieved, so that asyncio does not complain where no task waits
+            fail(lane.answer, Refused(reason))
 
 
 class Guaranteed:
@@ -188,22 +170,15 @@ class Guaranteed:
     __slots__ = ("_admissions", "_earliest", "_lane", "_turnstile", "deadline", "name", "period", "size")
 
     def __init__(self, admissions: Admissions, lane: Lane, wanted: Wanted) -> None:
-        self._admissions = admissions
-        self._lane = lane
+        self._admissions, self._lane = admissions, lane
         self._turnstile = asyncio.Lock()
-        self._earliest = 0
-        """When the period since the last message is over."""
-        self.name = wanted.name
-        self.size = wanted.size
-        self.deadline = wanted.deadline
-        self.period = wanted.period
+        self._earliest = 0  # when the period since the last message is over
+        self.name, self.size, self.deadline, self.period = wanted.name, wanted.size, wanted.deadline, wanted.period
 
     async def send(self, payload: bytes) -> Receipt:
-        """Sends the next message. One that comes before its period is over waits, and its deadline counts from then on.
-
-        Raises :class:`Rejected` if the protocol can no longer keep the stream's deadlines, :class:`Refused` if the stream was
-        released or the group is over. A send that is cancelled while it waits has sent nothing.
-        """
+        """Sends the next message. One that comes before its period is over waits, and its deadline counts from then on. Raises
+        :class:`Rejected` if the protocol can no longer keep the stream's deadlines, :class:`Refused` if the stream was released
+        or the group is over. A send that is cancelled while it waits has sent nothing."""
         payload = as_bytes(payload)
         if len(payload) > self.size:
             raise UsageError(f"{len(payload)} bytes are more than a message of stream {self.name!r} has ({self.size}); send less")
@@ -212,12 +187,9 @@ class Guaranteed:
             while True:
                 admissions.check(lane)
                 arrived = now()
-                if lane.queued >= BACKLOG:
-                    await self._wait(None)
-                elif arrived < self._earliest:
-                    await self._wait(self._earliest)
-                else:
+                if lane.queued < BACKLOG and arrived >= self._earliest:
                     break
+                await self._wait(self._earliest if lane.queued < BACKLOG else None)
             self._earliest = arrived + self.period
             return admissions.offer(lane, payload, arrived)
 

@@ -28,18 +28,14 @@ class StateAnswer(Protocol):
     """The way back of a :class:`StateRequest`."""
 
     async def write(self, chunk: bytes) -> None: ...
-
     async def close(self) -> None: ...
-
     async def refuse(self, why: str) -> None: ...
 
 
 class StateRequest(msgspec.Struct, frozen=True):
-    """A process joined in the view before this event and needs the application's state as it is now.
-
-    Answer with ``write`` and ``close``, at once or later, from any task. What is written must be the state at this place in the
-    stream, so take a copy before reading on.
-    """
+    """A process joined in the view before this event and needs the application's state as it is now. Answer with ``write`` and
+    ``close``, at once or later, from any task. What is written must be the state at this place in the stream, so take a copy
+    before reading on."""
 
     group: GroupId
     joiner: ProcessId

@@ -54,8 +54,6 @@ class Group:
         where = f"view {view.number} of {', '.join(view.members)}" if view is not None else "no view yet"
         return f"<Group {self.name!r} at {self.me!r}: {over.text if over is not None else where}>"
 
-    # --- what it is ---------------------------------------------------------------------------------------------------
-
     @property
     def name(self) -> GroupId:
         """The group's name now; see :meth:`rename`."""
@@ -103,8 +101,6 @@ class Group:
         """Whether this process is out of the group: it left, or the group was closed, or the process was stopped."""
         return self._membership.link.over is not None
 
-    # --- sending ------------------------------------------------------------------------------------------------------
-
     def send(self, payload: bytes, *, deadline: str | None = None) -> Coroutine[Any, Any, Receipt]:
         """Sends a message; waits while there is no room. Once it returns the message is accepted for good.
 
@@ -124,27 +120,21 @@ class Group:
         return self._outgoing.try_send(payload)
 
     def send_many(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, Receipt]:
-        """Sends messages in their order: all of them or, if it is cancelled or refused, none.
-
-        The fast way to send: one call for many messages. The receipt is that of the last.
-        """
+        """Sends messages in their order: all of them or, if it is cancelled or refused, none. The fast way to send: one call for
+        many messages. The receipt is that of the last."""
         return self._outgoing.send_many(payloads)
 
     def stream(self, name: str, *, size: int, deadline: str, period: str) -> Coroutine[Any, Any, Guaranteed]:
         """Asks for a stream of messages whose deadlines are guaranteed: each has at most ``size`` bytes, is delivered within
-        ``deadline`` of being sent, and comes at least ``period`` after the one before; durations are text (``"50ms"``).
-
-        Returns when the protocol has admitted it, and raises :class:`Rejected` if it cannot. The protocol keeps room for the
-        stream until it is released.
-        """
+        ``deadline`` of being sent, and comes at least ``period`` after the one before; durations are text (``"50ms"``). Returns
+        when the protocol has admitted it, and raises :class:`Rejected` if it cannot. The protocol keeps room for the stream until
+        it is released."""
         return self._membership.admissions.stream(name, size, deadline, period)
 
     @property
     def admission(self) -> Mapping[str, Any] | None:
         """What the protocol guarantees here and how much room it has left, in nanoseconds; None if it guarantees nothing."""
         return self._membership.admission()
-
-    # --- reading ------------------------------------------------------------------------------------------------------
 
     def __aiter__(self) -> Stream:
         return self._membership.incoming.stream
@@ -160,28 +150,20 @@ class Group:
         """Reads no more: events are discarded as they arrive, and do not slow the group down."""
         self._membership.incoming.stop_listening()
 
-    # --- the end ------------------------------------------------------------------------------------------------------
-
     async def leave(self) -> None:
-        """Leaves the group: what was accepted is sent first. Returns when the group has released this process.
-
-        The request stands: if the caller is cancelled, the process leaves all the same, when it can.
-        """
+        """Leaves the group: what was accepted is sent first. Returns when the group has released this process. The request
+        stands: if the caller is cancelled, the process leaves all the same, when it can."""
         await self._membership.leave()
 
     async def close(self) -> None:
         """Closes the group for all its members: what this process accepted is sent first. Returns when the group is over here.
-
-        The streams of all members end. What others have accepted and not sent by then is lost, as their receipts tell.
-        """
+        The streams of all members end. What others have accepted and not sent by then is lost, as their receipts tell."""
         await self._membership.close()
 
     async def finish(self) -> None:
         """Ends this process's part in a group that cannot be left: sends what was accepted, and waits until the group is idle.
-
-        Returns when this process has had nothing to do there for so long that no fault can have gone unnoticed. The others
-        still count on the process: it stays in the group until its node is closed. A group that can be left is left.
-        """
+        Returns when this process has had nothing to do there for so long that no fault can have gone unnoticed. The others still
+        count on the process: it stays in the group until its node is closed. A group that can be left is left."""
         await self._membership.finish()
 
     async def ended(self) -> None:
@@ -189,14 +171,10 @@ class Group:
         await self._membership.ended()
 
     async def rename(self, name: GroupId) -> View:
-        """Renames the group, at all members. Returns when it is done, with the view that bears the new name.
-
-        The group goes on: its stream has a view with the new name, and what waits to be sent is sent under it. If two members
-        choose at once, one of the names wins everywhere; look at ``view.group``.
-        """
+        """Renames the group, at all members. Returns when it is done, with the view that bears the new name. The group goes on:
+        its stream has a view with the new name, and what waits to be sent is sent under it. If two members choose at once, one of
+        the names wins everywhere; look at ``view.group``."""
         return await self._membership.rename(name)
-
-    # --- for people who ask what happens ------------------------------------------------------------------------------
 
     def waiting(self) -> Reason | None:
         """What the protocol still has to do here, or None: for people who ask why nothing moves."""
@@ -213,11 +191,9 @@ class Group:
 
     def note(self, about: str, message: Message | None = None, **detail: Any) -> None:
         """Writes a row of kind ``note`` into the trace: what the application did, for its own checks and for explanations.
-
-        ``about`` is the kind of the note (``"payment"``), ``message`` the message that it is about, ``detail`` the rest, in
-        terms of JSON. The row stands in this process's history behind everything that the program has read so far. A process's
-        history ends when it leaves its last group or is stopped; what is noted later is not part of it.
-        """
+        ``about`` is the kind of the note (``"payment"``), ``message`` the message that it is about, ``detail`` the rest, in terms
+        of JSON. The row stands in this process's history behind everything that the program has read so far. A process's history
+        ends when it leaves its last group or is stopped; what is noted later is not part of it."""
         if not isinstance(about, str) or not about or "note" in detail:
             raise UsageError(f"a note is about something: give it a name, not {about!r}, and no detail that is called note")
         whole = {"note": about, **detail}
@@ -231,27 +207,20 @@ class Group:
 
 
 def merged(*groups: Group) -> Stream:
-    """Reads several groups of one process as one stream: ``async for event in merged(red, blue)``.
-
-    Events come in the order in which the protocol delivered them at this process, so what it promises across groups holds in the
-    stream; ``event.group`` names the group of each. The stream ends when all groups have, and raises :class:`Halted` when the
-    process was stopped.
-    """
+    """Reads several groups of one process as one stream: ``async for event in merged(red, blue)``. Events come in the order in
+    which the protocol delivered them at this process, so what it promises across groups holds in the stream; ``event.group``
+    names the group of each. The stream ends when all groups have, and raises :class:`Halted` when the process was stopped."""
     strangers = [type(group).__name__ for group in groups if not isinstance(group, Group)]
     if strangers:
-        raise UsageError(
-            f"merged reads groups, and a {strangers[0]} was given; write merged(red, blue), or merged(*groups.values()) if they "
-            f"are in a dictionary"
-        )
+        text = f"merged reads groups, and a {strangers[0]} was given"
+        raise UsageError(f"{text}; write merged(red, blue), or merged(*groups.values()) if they are in a dictionary")
     if not groups:
         raise UsageError("merged reads groups, and none was given; name those that are to be read together")
     first = groups[0]
     for group in groups:
         if group._membership.link.port is not first._membership.link.port:
-            raise UsageError(
-                f"{first.name!r} at {first.me} and {group.name!r} at {group.me} are groups of different processes, between which "
-                f"there is no order of delivery; merge groups that were joined from one Node"
-            )
+            text = f"{first.name!r} at {first.me} and {group.name!r} at {group.me} are groups of different processes"
+            raise UsageError(f"{text}, between which there is no order of delivery; merge groups that were joined from one Node")
     twice = sorted({group.name for group in groups if groups.count(group) > 1})
     if twice:
         raise UsageError(f"merged reads each group once; named twice: {', '.join(twice)}")

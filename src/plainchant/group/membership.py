@@ -1,7 +1,5 @@
 """A process's membership in one group, as its host sees it.
 
-Theory of operation
--------------------
 A :class:`Membership` stands between an application's coroutines and a host, real (``live``) or simulated (``sim``). The host
 calls it when the protocol takes messages, delivers, installs views, or ends the membership; applications use it through
 :class:`~.group.Group`. Its parts are leaves that know nothing of it: the outgoing buffer (:mod:`.sending`), the incoming one
@@ -26,9 +24,9 @@ from .profile import MESSAGE_COST, Buffers, Profile
 from .reading import Incoming
 from .receipts import Progress
 from .sending import Outgoing
+from .waiting import fail
 
-IDLE_CHECKS: Final = 4
-"""Consecutive idle checks before ``finish()`` returns, in a group that cannot be left."""
+IDLE_CHECKS: Final = 4  # consecutive idle checks before ``finish()`` returns, in a group that cannot be left
 _DEFAULT: Final = Buffers()
 
 
@@ -37,25 +35,19 @@ class Membership:
 
     def __init__(self, port: Port, name: GroupId, me: ProcessId, profile: Profile, buffers: Buffers = _DEFAULT) -> None:
         self.profile = profile
-        self.view: View | None = None
-        """The view in force. (The application reads it in its place among the messages.)"""
+        self.view: View | None = None  # the view in force. (The application reads it in its place among the messages.)
         self.link = Link(port, name, me)
         self.outgoing = Outgoing(self.link, buffers.outgoing, profile.largest)
         self.progress = Progress(self.link, self.outgoing.lane)
         self.admissions = Admissions(self.link, self.outgoing, self.progress, admits=profile.admits)
         self.incoming = Incoming(self.link, buffers.unread, listen=buffers.listen)
-        self._closing = False
-        """Whether this process closes the group rather than leaving it."""
+        self._closing = False  # whether this process closes the group rather than leaving it
         self._renaming: list[asyncio.Future[View]] = []
         self._joined: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         self._state = asyncio.Event()
         self._ended = asyncio.Event()
-        self._received = 0
-        self._received_bytes = 0
-        self._sent_bytes = 0
-        self._views = 0
-        self.delivery_observer: Callable[[Membership, ProcessId, int, int], None] | None = None
-        """Told of each delivery, if there is one: see :meth:`observe`."""
+        self._received = self._received_bytes = self._sent_bytes = self._views = 0
+        self.delivery_observer: Callable[[Membership, ProcessId, int, int], None] | None = None  # see :meth:`observe`
 
     @property
     def name(self) -> GroupId:
@@ -75,8 +67,6 @@ class Membership:
     def is_over(self) -> bool:
         """Whether this process is out of the group."""
         return self.link.over is not None
-
-    # --- what the protocol did (called by hosts) ----------------------------------------------------------------------
 
     def took(self, messages: int, size: int, stream: str = "") -> None:
         """The protocol took messages of that many bytes, of a stream or of those without a deadline: there is room again."""
@@ -155,14 +145,10 @@ class Membership:
         self.admissions.end(reason)
         self.progress.end(reason)
         for future in (self._joined, *self._renaming):
-            if not future.done():
-                future.set_exception(Halted(reason))
-                future.exception()  # retrieved, so that asyncio does not complain where no task waits
+            fail(future, Halted(reason))
         self.incoming.end()
         self._state.set()
         self._ended.set()
-
-    # --- from beginning to end ----------------------------------------------------------------------------------------
 
     async def joined(self) -> View:
         """Waits for the first view."""
@@ -182,10 +168,8 @@ class Membership:
         """Leaves the group when all accepted messages are sent."""
         link = self.link
         if not self.profile.changes:
-            raise UsageError(
-                f"{link.me} cannot leave {link.group}: with this protocol the members of a group stay the same; end the "
-                f"`async with`, or call finish(), when all members are done"
-            )
+            text = f"{link.me} cannot leave {link.group}: with this protocol the members of a group stay the same"
+            raise UsageError(f"{text}; end the `async with`, or call finish(), when all members are done")
         if link.over is None:
             self.refuse(Reason("leaving", f"{link.me} is leaving {link.group} and sends nothing there any more"))
             await self._depart()
@@ -242,11 +226,8 @@ class Membership:
         await self._ended.wait()
 
     def _ask_to_go(self) -> None:
-        link = self.link
-        if self._closing:
-            link.port.close_group(link.group)
-        else:
-            link.port.leave(link.group)
+        port = self.link.port
+        (port.close_group if self._closing else port.leave)(self.link.group)
 
     def _check_proposes(self, done: str) -> None:
         if not self.profile.proposes:
@@ -255,8 +236,6 @@ class Membership:
     def _raise_if_halted(self) -> None:
         if self.link.is_halted and self.link.over is not None:
             raise Halted(self.link.over)
-
-    # --- figures, and observers (:mod:`plainchant.live.observe`) --------------------------------------------------------
 
     def waiting(self) -> Reason | None:
         """What the protocol still has to do."""
@@ -302,9 +281,7 @@ class Membership:
         return self.progress.numbered_before
 
     def observe(
-        self,
-        sample: Callable[[Membership], None],
-        delivered: Callable[[Membership, ProcessId, int, int], None] | None,
+        self, sample: Callable[[Membership], None], delivered: Callable[[Membership, ProcessId, int, int], None] | None
     ) -> None:
         """``sample`` is called before the message of the next sampled receipt goes to the host (:meth:`sample_at`),
         ``delivered`` with the sender, the number of the first message and how many there are."""

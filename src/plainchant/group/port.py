@@ -33,9 +33,8 @@ class Port(Protocol):
         """Counters of the process: packets and the like."""
 
     def admit(self, group: GroupId, wanted: Stream, payload: bytes | None, arrived: Nanoseconds) -> None:
-        """Asks the protocol to guarantee the deadlines of a stream (``model.Admit``); the host calls ``admitted`` or
-        ``rejected`` with the answer. ``payload`` is the one message of a stream without a period, handed over at ``arrived``
-        (``host.now``)."""
+        """Asks the protocol to guarantee the deadlines of a stream (``model.Admit``); the host answers by ``admitted`` or
+        ``rejected``. ``payload`` is the one message of a stream without a period, handed over at ``arrived`` (``host.now``)."""
 
     def offer(self, group: GroupId, stream: str, payload: bytes, arrived: Nanoseconds) -> None:
         """Queues the next message of an admitted stream; the host calls ``took`` when the protocol has taken it."""
@@ -54,18 +53,10 @@ class Port(Protocol):
 
 
 class Link:
-    """A membership's end of the connection to its host, shared by the parts of the membership.
-
-    ``group`` is the name by which the host knows the group now: it changes when the group is renamed.
-    """
-
-    __slots__ = ("group", "is_halted", "me", "over", "port")
+    """A membership's end of the connection to its host, shared by the parts of the membership. ``group`` is the name by which the
+    host knows the group now: it changes when the group is renamed."""
 
     def __init__(self, port: Port, group: GroupId, me: ProcessId) -> None:
-        self.port = port
-        self.group = group
-        self.me = me
-        self.over: Reason | None = None
-        """Why this process is out of the group; None while it is in it."""
-        self.is_halted = False
-        """Whether it is out because the protocol stopped the process."""
+        self.port, self.group, self.me = port, group, me
+        self.over: Reason | None = None  # why this process is out of the group; None while it is in it
+        self.is_halted = False  # whether it is out because the protocol stopped the process

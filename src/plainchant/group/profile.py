@@ -8,12 +8,9 @@ from typing import Final
 from ..core.model import UsageError
 from ..protocols.registry import Promise
 
-OUTGOING: Final = 4 << 20
-"""Bytes of messages that wait to be sent before ``send`` waits."""
-UNREAD: Final = 64 << 20
-"""Bytes of events that wait to be read before the group is slowed down."""
-MESSAGE_COST: Final = 64
-"""What a message counts for in these buffers besides its bytes."""
+OUTGOING: Final = 4 << 20  # bytes of messages that wait to be sent before ``send`` waits
+UNREAD: Final = 64 << 20  # bytes of events that wait to be read before the group is slowed down
+MESSAGE_COST: Final = 64  # what a message counts for in these buffers besides its bytes
 LARGEST_MESSAGE: Final = 1 << 30
 
 
@@ -36,8 +33,7 @@ class Guarantees:
         return "\n".join([*lines, f"under {', '.join(tolerated)}"])
 
 
-NOTHING: Final = -1
-"""The size of the largest message of a process that does not send."""
+NOTHING: Final = -1  # the size of the largest message of a process that does not send
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ from .profile import Buffers
 class Proposal:
     """A group that this process has proposed, until it is formed or refused."""
 
-    __slots__ = ("buffers", "outcome")
-
     def __init__(self, buffers: Buffers) -> None:
         self.buffers = buffers
         self.outcome: asyncio.Future[Group] = asyncio.get_running_loop().create_future()

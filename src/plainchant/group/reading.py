@@ -1,18 +1,13 @@
 """Reading: the bounded buffer between a host and its application, and the streams that read it.
 
-Theory of operation
--------------------
-Deliveries and views are kept in order until they are read. Event objects are made for many of them at once when they are read,
-so that a message costs little. When too much is unread the protocol is told (``Pressure``), which slows all senders of the group
-down; when enough is read it is told again.
+Deliveries and views are kept in order until they are read; then event objects are made for many at once, so that a message costs
+little. When too much is unread the protocol is told (``Pressure``), which slows all senders of the group down; when enough is
+read it is told again. A reader that always finds something never waits, so the event loop gets its turn after some milliseconds
+of reading; meanwhile the next events accumulate.
 
-A reader that always finds something never waits, and then nothing else in the program would run. So the event loop gets its
-turn after some milliseconds of reading; meanwhile the next events accumulate.
-
-*Several groups.* Each arrival gets a stamp from one counter, so the order of arrivals over all groups of a process is known. A
-:class:`Stream` reads one group or several, always the smallest stamp first. Whatever arrives later has a larger stamp, so no
-event waits for another group. Events are taken from the buffers many at a time; if another stream starts to read a group, the
-events that were taken from it and not given out go back to their place.
+*Several groups.* Each arrival gets a stamp from one counter over all groups of a process. A :class:`Stream` reads one group or
+several, always the smallest stamp first. Whatever arrives later has a larger stamp, so no event waits for another group. Events
+are taken from the buffers many at a time; if another stream starts to read a group, those not given out go back to their place.
 """
 
 from __future__ import annotations
@@ -32,12 +27,9 @@ from .port import Link
 from .profile import MESSAGE_COST
 from .waiting import Stopwatch, wake
 
-MOST_AT_ONCE: Final = 4096
-"""A batch of events ends at about this size."""
-READ_FOR: Final = 0.005
-"""Seconds of reading without a pause after which the event loop gets its turn."""
-_stamps: Final = count()
-"""Stamps of arrivals, in whatever group."""
+MOST_AT_ONCE: Final = 4096  # a batch of events ends at about this size
+READ_FOR: Final = 0.005  # seconds of reading without a pause after which the event loop gets its turn
+_stamps: Final = count()  # stamps of arrivals, in whatever group
 
 _Arrival: TypeAlias = tuple[int, ProcessId | None, int, Any, int | None, int]
 """Stamp, sender, number of the first message, payloads, rank, cost. Without a sender, the fourth is any other event."""
@@ -46,24 +38,17 @@ _Arrival: TypeAlias = tuple[int, ProcessId | None, int, Any, int | None, int]
 class Incoming:
     """Events of one group that have arrived and were not read."""
 
-    __slots__ = ("_full", "_listens", "_name", "arrivals", "limit", "link", "overfull", "reader", "stream", "unread")
-
     def __init__(self, link: Link, limit: int, *, listen: bool) -> None:
         self.link = link
         self._listens = listen
         self.limit = limit
-        self.unread = 0
-        """What the unread events count for in the buffer."""
+        self.unread = 0  # what the unread events count for in the buffer
         self.arrivals: deque[_Arrival] = deque()
         self._full = False
-        self.overfull = Stopwatch()
-        """Runs while too much is unread."""
-        self._name = link.group
-        """The group's name at the place that reading has reached."""
-        self.stream = Stream((self,))
-        """Reads this group alone."""
-        self.reader = self.stream
-        """The stream that reads this group, or read it last."""
+        self.overfull = Stopwatch()  # runs while too much is unread
+        self._name = link.group  # the group's name at the place that reading has reached
+        self.stream = Stream((self,))  # reads this group alone
+        self.reader = self.stream  # the stream that reads this group, or read it last
 
     def put(self, sender: ProcessId, first: int, payloads: list[bytes], rank: int | None, cost: int) -> None:
         """Adds messages of one sender."""
@@ -131,29 +116,20 @@ class Incoming:
         wake(self.reader._waiter)
 
 
-_Origin: TypeAlias = tuple[Incoming, int, int]
-"""Where consecutive events of a stream were taken from: group, stamp, number of events."""
+_Origin: TypeAlias = tuple[Incoming, int, int]  # origin of consecutive events of a stream: group, stamp, number of events
 
 
 class Stream:
-    """The events of a group, or of several groups of one process (:func:`merged`), in the order in which they arrived.
-
-    One task reads. Breaking out of a loop loses nothing: go on with this stream or another one at any time.
-    """
-
-    __slots__ = ("_current", "_is_read", "_origins", "_sources", "_turned", "_waiter")
+    """The events of a group, or of several groups of one process (:func:`merged`), in the order in which they arrived. One task
+    reads. Breaking out of a loop loses nothing: go on with this stream or another one at any time."""
 
     def __init__(self, sources: tuple[Incoming, ...]) -> None:
         self._sources = sources
-        self._current: Iterator[Event] = iter(())
-        """Events taken from the sources and not given out."""
+        self._current: Iterator[Event] = iter(())  # events taken from the sources and not given out
         self._origins: list[_Origin] = []
-        self._is_read = False
-        """Whether a task waits for events."""
-        self._waiter: asyncio.Future[None] | None = None
-        """What that task waits for; sources wake it when something arrives."""
-        self._turned = 0.0
-        """When reading last let the event loop have its turn."""
+        self._is_read = False  # whether a task waits for events
+        self._waiter: asyncio.Future[None] | None = None  # what that task waits for; sources wake it when something arrives
+        self._turned = 0.0  # when reading last let the event loop have its turn
 
     def __aiter__(self) -> Stream:
         return self
@@ -202,7 +178,6 @@ class Stream:
             self._waiter = None
 
     def _check_free(self) -> None:
-        """Fails if a task waits for events of one of the groups."""
         for source in self._sources:
             if source.reader._is_read:
                 raise UsageError(

@@ -1,7 +1,5 @@
 """Receipts: what becomes of the messages that this process has sent.
 
-Theory of operation
--------------------
 Accepted messages are numbered 1, 2, 3, ... in their *lane*, so a receipt is a lane and a number. A lane has two *marks*, the
 numbers up to which its messages are delivered and stable; ``delivered`` and ``stable`` wait until a mark reaches the number.
 
@@ -23,6 +21,7 @@ from itertools import count
 from ..core.model import Reason
 from .errors import Lost
 from .port import Link
+from .waiting import wake
 
 
 class Mark:
@@ -35,8 +34,7 @@ class Mark:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = count()
         self._over: Reason | None = None
-        self._final = 0
-        """The value up to which it may still grow once it has ended."""
+        self._final = 0  # the value up to which it may still grow once it has ended
 
     async def reach(self, value: int) -> None:
         if self.value >= value:
@@ -57,9 +55,7 @@ class Mark:
         self.value = value
         waiting = self._waiting
         while waiting and waiting[0][0] <= value:
-            future = heapq.heappop(waiting)[2]
-            if not future.done():
-                future.set_result(None)
+            wake(heapq.heappop(waiting)[2])
 
     def end(self, reason: Reason, final: int = 0) -> None:
         """The mark will not grow beyond ``final``."""
@@ -79,22 +75,16 @@ class Lane:
 
     def __init__(self, link: Link, stream: str = "") -> None:
         self.link = link
-        self.stream = stream
-        """The stream's name; empty for messages without a deadline."""
-        self.taken = 0
-        """Messages that the protocol has taken."""
+        self.stream = stream  # the stream's name; empty for messages without a deadline
+        self.taken = 0  # messages that the protocol has taken
         self.delivered = Mark()
         self.stable = Mark()
         # of a stream
         self.accepted = 0
-        self.queued = 0
-        """Messages that were accepted and not taken."""
-        self.answer: asyncio.Future[None] | None = None
-        """Completed when the protocol admits or rejects the stream."""
-        self.over: Reason | None = None
-        """Why no more messages are accepted."""
-        self.waiter: asyncio.Future[None] | None = None
-        """What a sender in the stream waits for."""
+        self.queued = 0  # messages that were accepted and not taken
+        self.answer: asyncio.Future[None] | None = None  # completed when the protocol admits or rejects the stream
+        self.over: Reason | None = None  # why no more messages are accepted
+        self.waiter: asyncio.Future[None] | None = None  # what a sender in the stream waits for
 
     def end(self, reason: Reason, final: int = 0) -> None:
         """The outcome of messages beyond ``final`` will not be known."""
@@ -109,8 +99,7 @@ class Receipt:
 
     def __init__(self, lane: Lane, seq: int) -> None:
         self._lane = lane
-        self.seq = seq
-        """The message's number among the accepted ones: of its stream, or of those without a deadline."""
+        self.seq = seq  # the message's number among the accepted ones: of its stream, or of those without a deadline
 
     @property
     def is_delivered(self) -> bool:
@@ -133,11 +122,8 @@ class Receipt:
 class _Runs:
     """The lanes of taken messages, as runs of consecutive messages of one lane."""
 
-    __slots__ = ("_runs",)
-
     def __init__(self) -> None:
-        self._runs: deque[tuple[int, int, Lane, int]] = deque()
-        """Numbers of a run's first and last message over all lanes, its lane, the last message's number in the lane."""
+        self._runs: deque[tuple[int, int, Lane, int]] = deque()  # first and last number over all lanes, lane, last number there
 
     def add(self, first: int, last: int, lane: Lane, place: int) -> None:
         """Messages were taken."""
@@ -164,40 +150,17 @@ class _Runs:
 class Progress:
     """How far this process's own messages have come: taken, delivered, stable."""
 
-    __slots__ = (
-        "_link",
-        "_main",
-        "_numbered_before",
-        "_ranks",
-        "_stable_rank",
-        "_taken",
-        "_undelivered",
-        "_unstable",
-        "delivered",
-        "has_streams",
-        "stable",
-    )
-
     def __init__(self, link: Link, main: Lane) -> None:
         self._link = link
-        self._main = main
-        """The lane of messages without a deadline."""
-        self._taken = 0
-        """Messages taken, over all lanes."""
-        self.delivered = 0
-        """Number of the last own message delivered, over all names of the group."""
-        self.stable = 0
-        """Number of the last own message known to be stable."""
-        self.has_streams = False
-        """Whether there is, or was, a stream; otherwise every message is of one lane."""
-        self._undelivered = _Runs()
-        """Lanes of the messages taken and not delivered, from the first stream on."""
-        self._unstable = _Runs()
-        """Lanes of the messages taken and not stable, from the first stream on."""
-        self._numbered_before = 0
-        """Difference of a receipt's number and its message's, in a group that had other names before."""
-        self._ranks: deque[tuple[int, int]] = deque()
-        """Numbers and ranks of own messages that were delivered and are not stable."""
+        self._main = main  # the lane of messages without a deadline
+        self._taken = 0  # messages taken, over all lanes
+        self.delivered = 0  # number of the last own message delivered, over all names of the group
+        self.stable = 0  # number of the last own message known to be stable
+        self.has_streams = False  # whether there is, or was, a stream; otherwise every message is of one lane
+        self._undelivered = _Runs()  # lanes of the messages taken and not delivered, from the first stream on
+        self._unstable = _Runs()  # lanes of the messages taken and not stable, from the first stream on
+        self._numbered_before = 0  # difference of a receipt's number and its message's, in a group that had other names before
+        self._ranks: deque[tuple[int, int]] = deque()  # numbers and ranks of own messages that were delivered and are not stable
         self._stable_rank = -1
 
     @property

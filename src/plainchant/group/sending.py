@@ -24,57 +24,22 @@ _ONLY_BYTES: Final = {bytes}
 class Outgoing:
     """Messages of this process that were accepted and that the protocol has not taken."""
 
-    __slots__ = (
-        "_link",
-        "_room",
-        "_turnstile",
-        "accepted",
-        "blocked",
-        "cost",
-        "lane",
-        "largest",
-        "limit",
-        "queued",
-        "refusal",
-        "sample",
-        "sample_at",
-        "streams_accepted",
-        "streams_queued",
-        "waiters",
-        "when_sent",
-    )
-
     def __init__(self, link: Link, limit: int, largest: int) -> None:
-        self._link = link
-        self.limit = limit
-        self.largest = largest
-        self.lane = Lane(link)
-        """Messages without a deadline."""
-        self.queued = 0
-        """How many of them are queued."""
-        self.cost = 0
-        """What they count for in the buffer."""
-        self.accepted = 0
-        """How many were accepted so far: the number of the last receipt."""
-        self.streams_queued = 0
-        """Queued messages of streams."""
-        self.streams_accepted = 0
-        """Accepted messages of streams."""
-        self.refusal: Reason | None = None
-        """Why no more messages are accepted."""
+        self._link, self.limit, self.largest = link, limit, largest
+        self.lane = Lane(link)  # messages without a deadline
+        self.queued = 0  # how many of them are queued
+        self.cost = 0  # what they count for in the buffer
+        self.accepted = 0  # how many were accepted so far: the number of the last receipt
+        self.streams_queued = 0  # queued messages of streams
+        self.streams_accepted = 0  # accepted messages of streams
+        self.refusal: Reason | None = None  # why no more messages are accepted
         self.waiters = 0
-        self.blocked = Stopwatch()
-        """Runs while a sender waits for room."""
+        self.blocked = Stopwatch()  # runs while a sender waits for room
         self._turnstile = asyncio.Lock()
         self._room: asyncio.Future[None] | None = None
-        self.when_sent: Callable[[], None] | None = None
-        """Called when the last accepted message was taken; set when the process leaves."""
-        self.sample_at: float = math.inf
-        """Number of the next receipt to sample; infinite without an observer."""
-        self.sample: Callable[[], None] = self.stop_sampling
-        """Called just before messages up to that receipt go to the host."""
-
-    # --- what applications do -----------------------------------------------------------------------------------------
+        self.when_sent: Callable[[], None] | None = None  # called when all accepted messages are taken; set by leaving
+        self.sample_at: float = math.inf  # number of the next receipt to sample; infinite without an observer
+        self.sample: Callable[[], None] = self.stop_sampling  # called just before messages up to that receipt go to the host
 
     async def send(self, payload: bytes) -> Receipt:
         if payload.__class__ is not bytes:
@@ -174,8 +139,6 @@ class Outgoing:
         if size > LARGEST_MESSAGE:
             text = f"{size} bytes are more than a message may have ({LARGEST_MESSAGE}); send it in parts"
             raise Refused(Reason("too large", text))
-
-    # --- what happens to the messages ---------------------------------------------------------------------------------
 
     def took(self, messages: int, size: int) -> Lane:
         """The protocol took messages without a deadline: there is room again."""

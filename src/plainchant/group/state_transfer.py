@@ -1,11 +1,9 @@
 """State transfer as applications see it: requests and states in a group's stream, answers that can be awaited.
 
-The layer (:mod:`plainchant.layers.state`) speaks to a ``Keeper``; this is the one of every host with memberships. It asks two
-things of its host: a place in the outbox, among deliveries and views, for what the layer says; and turns, in which the layer is
-called back. An answer hands over a chunk at a time: the next one waits until the last has reached the layer and there is room,
-so a donor's state is in memory once and not twice.
-
-What is written to a joiner that is gone is dropped: its departure is a view like any other, and no error of the donor.
+The layer (:mod:`plainchant.layers.state`) speaks to a ``Keeper``; this is the one of every host with memberships. It needs a
+place in the outbox, among deliveries and views, for what the layer says, and turns, in which the layer is called back. An answer
+hands over a chunk at a time: the next one waits until the last has reached the layer and there is room, so a donor's state is in
+memory once. What is written to a joiner that is gone is dropped: its departure is a view, and no error of the donor.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from ..core.model import GroupId, ProcessId, Reason, UsageError, View
 from ..layers.state import StateTransfer, StateWanted
 from .events import State, StateRequest
 from .membership import Membership
+from .waiting import wake
 
 
 class Call(Protocol):
@@ -27,20 +26,14 @@ class Call(Protocol):
 
 
 class StateEvents:
-    """The keeper of one process. ``layer`` is set when the stack is built.
-
-    ``defer`` makes a call among the effects of the host's turn, in order; ``turn`` calls the engine, outside any other turn.
-    """
+    """The keeper of one process. ``layer`` is set when the stack is built. ``defer`` makes a call among the effects of the host's
+    turn, in order; ``turn`` calls the engine, outside any other turn."""
 
     layer: StateTransfer
 
     def __init__(self, groups: Mapping[GroupId, Membership], *, defer: Call, turn: Call) -> None:
-        self._groups = groups
-        self._defer = defer
-        self.turn = turn
+        self._groups, self._defer, self.turn = groups, defer, turn
         self._answers: dict[int, Answer] = {}
-
-    # --- what the layer calls (Keeper) ------------------------------------------------------------------------------
 
     def state_wanted(self, wanted: StateWanted) -> None:
         self._defer(self._ask, wanted)
@@ -53,8 +46,6 @@ class StateEvents:
 
     def state_arrived(self, group: GroupId, view: View, donor: ProcessId, chunks: list[bytes]) -> None:
         self._defer(self._hand_over, State(group, view.number, donor, tuple(chunks)))
-
-    # --- deferred calls ---------------------------------------------------------------------------------------------
 
     def _ask(self, wanted: StateWanted) -> None:
         answer = self._answers[wanted.transfer] = Answer(self, wanted.transfer)
@@ -86,10 +77,8 @@ class Answer:
         self._transfer = transfer
         self._turnstile = asyncio.Lock()
         self._waiter: asyncio.Future[None] | None = None
-        self._under_way = False
-        """A chunk has been handed over that has not reached the layer yet."""
-        self._closed = False
-        self._over = False
+        self._under_way = False  # a chunk has been handed over that has not reached the layer yet
+        self._closed = self._over = False
 
     async def write(self, chunk: bytes) -> None:
         async with self._turnstile:
@@ -112,8 +101,7 @@ class Answer:
 
     def wake(self) -> None:
         """Lets a writer that waits look again."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        wake(self._waiter)
 
     def end(self) -> None:
         self._over = True
@@ -125,7 +113,6 @@ class Answer:
         self.wake()
 
     async def _room(self) -> bool:
-        """Waits for room; False if the transfer is over."""
         while not self._over and (self._under_way or not self._events.layer.has_room(self._transfer)):
             self._waiter = asyncio.get_running_loop().create_future()
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from ..core.model import SECOND, Nanoseconds
 
@@ -13,6 +14,13 @@ def wake(future: asyncio.Future[None] | None) -> None:
         future.set_result(None)
 
 
+def fail(future: asyncio.Future[Any] | None, error: Exception) -> None:
+    """Completes a future with an error, and retrieves it, so that asyncio does not complain where no task waits."""
+    if future is not None and not future.done():
+        future.set_exception(error)
+        future.exception()
+
+
 def now() -> Nanoseconds:
     """The event loop's time, which is the host's."""
     return round(asyncio.get_running_loop().time() * SECOND)
@@ -20,8 +28,6 @@ def now() -> Nanoseconds:
 
 class Stopwatch:
     """Total time for which a condition has held, over all its occurrences, by the event loop's time."""
-
-    __slots__ = ("_before", "_loop", "_since")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,8 +1,8 @@
 """Addresses: read them, write them, resolve them, and how large a packet may be on the way to one.
 
-An address is a host and a port. In files and on command lines it is ``"host:port"``, with brackets around an IPv6
-host: ``"[::1]:7001"``. Transports work with numeric hosts in the one spelling that the system uses for where a packet
-came from, so that addresses can be compared; :func:`resolve` makes them so.
+An address is a host and a port, as text ``"host:port"``, with brackets around an IPv6 host: ``"[::1]:7001"``. Transports work
+with numeric hosts in the one spelling that the system uses for where a packet came from, so that addresses can be compared;
+:func:`resolve` makes them so.
 """
 
 from __future__ import annotations
@@ -16,17 +16,14 @@ from typing import Final
 from ..core.model import UsageError
 from .transport import Address
 
-DEFAULT_PACKET: Final = 1400
-"""Bytes of a packet where the way's MTU is not known: they fit an Ethernet with a tunnel's header to spare."""
+DEFAULT_PACKET: Final = 1400  # bytes where the MTU of the way is not known: fits an Ethernet with room for a tunnel's header
 
-MAX_PACKET: Final = 65_507
-"""Bytes that a UDP datagram can carry at the most (over IPv4, which is less than over IPv6)."""
+MAX_PACKET: Final = 65_507  # most bytes of a UDP datagram (over IPv4, which is less than over IPv6)
 
 _IP_MTU: Final = 14
-_IPV6_MTU: Final = 24
-"""Linux's numbers for the MTU of a connected socket's way; the socket module does not have them."""
-_HEADERS: Final = {socket.AF_INET: 28, socket.AF_INET6: 48}
-"""Bytes of the IP and UDP headers."""
+_IPV6_MTU: Final = 24  # Linux's numbers for the MTU of a connected socket's way; the socket module does not have them
+_OF_FAMILY: Final[dict[int, str]] = {socket.AF_INET: " of IPv4", socket.AF_INET6: " of IPv6"}
+_HEADERS: Final = {socket.AF_INET: 28, socket.AF_INET6: 48}  # bytes of the IP and UDP headers
 
 
 def parse_address(text: str) -> Address:
@@ -112,10 +109,8 @@ async def resolve(address: Address, family: int = socket.AF_UNSPEC) -> Address:
         else:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
-        raise UsageError(
-            f"the host of {format_address(address)} has no address{_of_family(family)} ({error}); "
-            "check its name, or give its number"
-        ) from error
+        text = f"the host of {format_address(address)} has no address{_OF_FAMILY.get(family, '')} ({error})"
+        raise UsageError(f"{text}; check its name, or give its number") from error
     sockaddr = found[0][4]
     return str(sockaddr[0]), port
 
@@ -150,7 +145,3 @@ def _is_numeric(host: str, version: int) -> bool:
         return ipaddress.ip_address(host).version == version
     except ValueError:
         return False
-
-
-def _of_family(family: int) -> str:
-    return {socket.AF_INET: " of IPv4", socket.AF_INET6: " of IPv6"}.get(socket.AddressFamily(family), "")

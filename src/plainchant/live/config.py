@@ -1,18 +1,19 @@
 """What a node is told in a file: the configuration of ``plainchant node``.
 
-The file is TOML. Its keys are declared once, in :class:`NodeConfig`, :class:`MulticastConfig` and :class:`ObserveConfig`; the
-protocol's own stand under ``[parameters]`` and are declared by the protocol. It is read as scenario files are
-(``scenario.read``), with errors that name the file, the line and the nearest key, and options of the command line are put into
-it as if they stood there. One file can serve all members: each is then told by ``--me`` which one it is.
+The file is TOML. Its keys are declared in :class:`NodeConfig`, :class:`MulticastConfig` and :class:`ObserveConfig`, those under
+``[parameters]`` by the protocol. It is read as scenario files are (``scenario.read``), with errors that name the file, the line
+and the nearest key; options of the command line count as if they stood in it. One file can serve all members, told apart by
+``--me``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path as FilePath
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ..core.model import MS, SECOND, Duration, UsageError, declarations, parameter
 from ..group import UNREAD
@@ -30,6 +31,7 @@ from .observe.spans import MESSAGES, Spans
 from .transport import Address, MakeTransport, Transport
 from .transports import transports
 
+T = TypeVar("T")
 _NAME: Final = re.compile(r"[\w.-]+")
 
 
@@ -96,35 +98,16 @@ class NodeConfig:
 
     def join(self, *, unread: int = UNREAD) -> Joining:
         """The membership that this describes, with a process of its own: ``async with config.join() as group``."""
-        return join(
-            self.group,
-            protocol=self.protocol,
-            me=self.me,
-            peers=self.peers,
-            backup=self.backup,
-            members=self.members or None,
-            parameters=self.parameters,
-            transport=self._transport(),
-            packet=self.packet,
-            trace=self.trace or None,
-            run=self.run,
-            watch=self.watch or None,
-            incarnation=self.incarnation,
-            timeout=self.timeout / SECOND,
-            leave_timeout=self.leave_timeout / SECOND,
-            metrics=self.observe.metrics or None,
-            spans=self.observe.spans,
-            unread=unread,
-            key=self.key or None,
-            insecure=self.insecure,
-        )
+        same = ("protocol", "me", "peers", "backup", "parameters", "packet", "run", "incarnation", "insecure")
+        given: dict[str, Any] = {name: getattr(self, name) for name in same}
+        given |= {name: getattr(self, name) or None for name in ("members", "trace", "watch", "key")}
+        given |= {"metrics": self.observe.metrics or None, "spans": self.observe.spans, "transport": self._transport()}
+        return join(self.group, timeout=self.timeout / SECOND, leave_timeout=self.leave_timeout / SECOND, unread=unread, **given)
 
     def _transport(self) -> str | MakeTransport:
         if self.transport == "multicast":
             return self._make_multicast
-        if self.transport == "tcp" and self.packet:
-            return _make_tcp
-        return self.transport
+        return _make_tcp if self.transport == "tcp" and self.packet else self.transport
 
     def _make_multicast(self, address: Address, packet: int) -> Transport:
         from .multicast import MulticastTransport
@@ -166,11 +149,9 @@ class _Assembly:
     def config(self) -> NodeConfig:
         declared = {field.name: declaration for field, declaration in declarations(NodeConfig)}
         self._reader.table(self._document, (), declared, "in a node's configuration")
-        values = {
-            key: self._reader.value(hints(NodeConfig)[key], declared[key], given, (key,))
-            for key, given in self._document.items()
-            if key not in ("peers", "backup", "parameters")
-        }
+        plain = {key: given for key, given in self._document.items() if key not in ("peers", "backup", "parameters")}
+        types = hints(NodeConfig)
+        values = {key: self._reader.value(types[key], declared[key], given, (key,)) for key, given in plain.items()}
         if "peers" not in self._document:
             self._reader.fail((), 'peers are missing: write [peers] and, below it, a line such as a = "127.0.0.1:7001" for each')
         values |= {key: self._addresses(key) for key in ("peers", "backup") if key in self._document}
@@ -178,10 +159,11 @@ class _Assembly:
         transport = values.get("transport", "udp")
         if transport not in transports():
             self._reader.fail(("transport",), f'transport cannot be "{transport}"; {nearest(transport, transports())}')
-        if transport == "multicast":
-            self._check_multicast(values.get("multicast", MulticastConfig()))
-        self._check_observe(values.get("observe", ObserveConfig()))
         config = NodeConfig(**values)
+        if transport == "multicast":
+            self._try(("multicast", "group"), lambda: parse_address(config.multicast.group))
+        self._try(("observe", "metrics"), lambda: config.observe.metrics and where(config.observe.metrics))
+        self._try(("observe", "otlp"), lambda: config.observe.spans)
         return dataclasses.replace(config, parameters=self._parameters(config))
 
     def _addresses(self, key: str) -> dict[str, str]:
@@ -197,10 +179,7 @@ class _Assembly:
                 self._reader.fail(path, f'{key} are addresses by name; put a name with dots into quotes: "{inside}" = ...')
             if not isinstance(text, str):
                 self._reader.fail(path, f'{dotted(path)} must be an address in quotes, such as "127.0.0.1:7001", not {text!r}')
-            try:
-                address = parse_address(text)
-            except UsageError as error:
-                self._reader.fail(path, f"{dotted(path)}: {error}")
+            address = self._try(path, partial(parse_address, text))
             if address[1] == 0:
                 self._reader.fail(path, f"{dotted(path)}: the others have to know the port; choose one instead of 0")
             if address in places:
@@ -229,43 +208,26 @@ class _Assembly:
             problem = f"{name!r} cannot be a name: use letters, digits, dots, dashes and underscores"
             self._reader.fail(path, f"{problem} (a#1 is the name that a gets when it comes back)")
 
-    def _check_multicast(self, options: MulticastConfig) -> None:
+    def _try(self, path: Path, check: Callable[[], T], *, named: bool = True) -> T:
+        """What a check returns; if it fails, that is a problem of the key."""
         try:
-            parse_address(options.group)
+            return check()
         except UsageError as error:
-            self._reader.fail(("multicast", "group"), f"multicast.group: {error}")
-
-    def _check_observe(self, options: ObserveConfig) -> None:
-        for key, check in (("metrics", lambda: options.metrics and where(options.metrics)), ("otlp", lambda: options.spans)):
-            try:
-                check()
-            except UsageError as error:
-                self._reader.fail(("observe", key), f"observe.{key}: {error}")
+            self._reader.fail(path, f"{dotted(path)}: {error}" if named else str(error))
 
     def _parameters(self, config: NodeConfig) -> dict[str, Any]:
-        try:
-            description = registry.describe(config.protocol)
-        except UsageError as error:
-            self._reader.fail(("protocol",), str(error))
+        description = self._try(("protocol",), lambda: registry.describe(config.protocol), named=False)
         path = ("parameters",)
         what = f"among the parameters of {description.name}"
         given = self._reader.fields(description.parameters, self._document.get("parameters", {}), path, what)
-        try:
-            complete = description.parameters(**given)
-        except UsageError as error:
-            self._reader.fail(path, str(error))
+        complete = self._try(path, lambda: description.parameters(**given), named=False)
         problem = description.check(complete, {config.group: config.members or tuple(config.peers)})
         if problem is not None:
             self._reader.fail(path, problem)
-        try:
-            check_lans(description.placement.lans(complete), _parsed(config.peers), _parsed(config.backup))
-        except UsageError as error:
-            self._reader.fail(("backup",) if config.backup else path, str(error))
+        peers, backup = [{name: parse_address(text) for name, text in of.items()} for of in (config.peers, config.backup)]
+        lans = description.placement.lans(complete)
+        self._try(("backup",) if config.backup else path, lambda: check_lans(lans, peers, backup), named=False)
         return given
-
-
-def _parsed(addresses: Mapping[str, str]) -> dict[str, Address]:
-    return {name: parse_address(address) for name, address in addresses.items()}
 
 
 EXAMPLE: Final = f"""\

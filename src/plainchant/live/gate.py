@@ -21,11 +21,8 @@ class Gate:
 
     def __init__(self, codec: Stamped, refusals: Refusals, *, loopback: bool) -> None:
         self.presence: Presence
-        self.place_at: Callable[[Address], str | None] | None = None
-        """Where packets are sealed: the place that has proved itself at an address."""
-        self._codec = codec
-        self._refusals = refusals
-        self._loopback = loopback
+        self.place_at: Callable[[Address], str | None] | None = None  # where packets are sealed: the place proved at an address
+        self._codec, self._refusals, self._loopback = codec, refusals, loopback
 
     def read(self, source: Address, data: Data, me: ProcessId) -> tuple[ProcessId, Packet] | None:
         """The sender and its packet; None if there is nothing for the engine of ``me`` in it."""

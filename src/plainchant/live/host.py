@@ -1,26 +1,20 @@
 """The live driver of a process: its engine on an asyncio event loop, over a transport.
 
-Theory of operation
--------------------
 The process itself is :class:`~plainchant.core.process.Process`; this module performs its effects.
 
-**Turn.** A packet, a timer, or a request of the application makes the host call one method of its engine. When the method has
-returned, its effects are performed in order: rows go to the spool, deliveries and views to their groups, packets to a list of
-those that are to leave.
+**Turn.** A packet, a timer, or a request of the application makes the host call one method of its engine. Then the effects are
+performed in order: rows go to the spool, deliveries and views to their groups, packets to a list of those that are to leave.
 
 **End of a turn.** Many methods share one end (:meth:`LiveHost.turn_over`): all packets that the transport had ready, or one
-timer, or everything that the application sent since the loop came round. Timers that were set for now expire there, once for
-all packets of the turn. Then the spool is written, once, and only then do packets leave: a process that is killed has left
-behind everything that others can have seen of it.
+timer, or everything that the application sent since the loop came round. Timers that were set for now expire there, once for all
+packets of the turn. Then the spool is written, once, and only then do packets leave: a process that is killed has left behind
+everything that others can have seen of it.
 
-**Natural batching.** The first message that an application sends goes to the engine at once; what it sends further before the
-loop comes round is only queued, and the engine is told when it does. So a message alone does not wait, many go together into
-one packet, and there is no timer.
+**Natural batching.** The first message that an application sends goes to the engine at once; further ones are queued until the
+loop comes round. So a message alone does not wait, many go together into one packet, and there is no timer.
 
-**Shared memory.** Where the protocol has it, the procedures that engines spawn run after turns, in turns of their own
-(:mod:`.memory.stepper`).
-
-**Loopback.** What an engine sends to its own process comes back in the same turn, unless the protocol wants it from the network
+**Shared memory.** Procedures that engines spawn run after turns, in turns of their own (:mod:`.memory.stepper`). **Loopback.**
+What an engine sends to its own process comes back in the same turn, unless the protocol wants it from the network
 (``Description.loopback``): then it goes through the socket like all other packets, and can be lost there.
 """
 
@@ -70,12 +64,9 @@ if TYPE_CHECKING:
     from .memory.stepper import Stepper
     from .observe.observer import Observer
 
-MARGIN: Final = 160
-"""Bytes of a packet that are not for messages: the fields of the packet, and two names of ``LONGEST_NAME`` with incarnations."""
-AT_ONCE: Final = 50_000
-"""Nanoseconds within which two readings of clocks count as simultaneous; else they are repeated."""
-READINGS: Final = 3
-"""Readings of the clocks at most."""
+MARGIN: Final = 160  # bytes of a packet not for messages: its fields, and two names of ``LONGEST_NAME`` with incarnations
+AT_ONCE: Final = 50_000  # nanoseconds within which two readings of clocks count as simultaneous; else they are repeated
+READINGS: Final = 3  # readings of the clocks at most
 
 monotonic_ns = time.monotonic_ns
 
@@ -107,8 +98,7 @@ class Owner(Protocol):
 class LiveHost(Process):
     """One process. It exists before it has a name; :meth:`begin` gives it its name, its engine and its spool."""
 
-    memory: Stepper | None
-    """Runs procedures, where the protocol has shared memory and this process is on that machine."""
+    memory: Stepper | None  # runs procedures, where the protocol has shared memory and this process is on that machine
 
     notes_leave_of_senders = True
 
@@ -127,25 +117,17 @@ class LiveHost(Process):
         super().__init__("", random, transport.limits.packet - FRAME_BYTES - MARGIN, monotonic_ns())
         self.end_reason: Reason | None = None
         self.clock_offset = 0
-        self.groups: dict[str, Membership] = {}
-        """The memberships of this process."""
+        self.groups: dict[str, Membership] = {}  # the memberships of this process
         self.spool: Spool | None = None
-        self.observer: Observer | None = None
-        """Told of what happens rarely, for metrics and spans."""
-        self._transport = transport
-        self._further = senders_of(transport)[1:]
-        """What sends on each network but the first."""
+        self.observer: Observer | None = None  # told of what happens rarely, for metrics and spans
+        self.transport = transport
+        self._further = senders_of(transport)[1:]  # what sends on each network but the first
         self.lans = 1 + len(self._further)
-        self._codec = codec
-        self._stopped = stopped
-        self._owner = owner
-        self._accept_rows = accept_rows
-        self._loopback = loopback
-        """Whether packets to oneself go over the network."""
-        self.refusals = refusals if refusals is not None else Refusals()
-        """Packets that came and changed nothing, by reason."""
+        self._codec, self._stopped, self._owner, self._accept_rows = codec, stopped, owner, accept_rows
+        self._loopback = loopback  # whether packets to oneself go over the network
+        self.refusals = refusals if refusals is not None else Refusals()  # packets that came and changed nothing, by reason
         self.gate = Gate(codec, self.refusals, loopback=loopback)
-        self._routes = Routes(transport.address if loopback else None)
+        self.routes = Routes(transport.address if loopback else None)
         self._timers = LoopTimers(self._expire, getattr(transport, "catch_up", lambda: False))
         self._loop = asyncio.get_running_loop()
         self._leaving: list[tuple[tuple[Address, ...], Packet, int]] = []
@@ -153,13 +135,10 @@ class LiveHost(Process):
         self._offered: dict[str, None] = {}
         self._round_asked = False
         # counters
-        self.packets_sent = 0
-        self.packets_received = 0
+        self.packets_sent = self.packets_received = 0
         # faults of tests
-        self.omissions: list[Omission] = []
-        """Packets that are dropped when they come."""
-        self.countdown = 0
-        """The number of events after which ``doom`` is called."""
+        self.omissions: list[Omission] = []  # packets that are dropped when they come
+        self.countdown = 0  # the number of events after which ``doom`` is called
         self.doom: Callable[[], None] = lambda: None
 
     @property
@@ -169,7 +148,7 @@ class LiveHost(Process):
 
     @presence.setter
     def presence(self, presence: Presence) -> None:
-        self.gate.presence = self._routes.presence = presence
+        self.gate.presence = self.routes.presence = presence
 
     def clock(self) -> int:
         """The process's clock. While the engine is called it stands still, as ``now`` does: both are of the same instant."""
@@ -192,7 +171,6 @@ class LiveHost(Process):
             self.observer.recorded(kind, group, detail)
 
     # --- turns --------------------------------------------------------------------------------------------------------
-
     def begin(self, me: str, engine: Callable[[LiveHost], Engine], spool: Spool | None) -> None:
         """Gives the process its name, and starts its engine."""
         self.me = me
@@ -214,7 +192,6 @@ class LiveHost(Process):
             self.count_down()
 
     def _omits(self, source: str, packet: Packet) -> bool:
-        """Whether a fault drops this packet."""
         for omission in self.omissions:
             if omission.hits(source, packet):
                 if omission.is_over:
@@ -249,12 +226,14 @@ class LiveHost(Process):
                     spool.packets(len(leaving))
                 spool.flush()
             except TraceError as error:
+                # A process whose trace cannot be written does not go on: there would be no record of what it did.
                 leaving.clear()
-                self._lose_trace(error)
+                self.spool = None
+                self.stop(Reason("trace", str(error)), {})
                 return
         if leaving:
             self._leaving = []
-            senders, encode = (self._transport.send, *self._further), self._codec.encode_frame
+            senders, encode = (self.transport.send, *self._further), self._codec.encode_frame
             try:
                 for addresses, packet, lan in leaving:
                     senders[lan](addresses, encode(packet))
@@ -301,13 +280,12 @@ class LiveHost(Process):
             self.doom()
 
     # --- effects ------------------------------------------------------------------------------------------------------
-
     def do_send(self, to: tuple[str, ...], packet: Packet, lan: int) -> None:
         if self.me in to and not self._loopback:
             self._own.append(packet)
-        addresses = self._routes.ready.get(to)
+        addresses = self.routes.ready.get(to)
         if addresses is None:
-            addresses = self._routes.find(to, self.me)
+            addresses = self.routes.find(to, self.me)
         if addresses:
             self.packets_sent += 1
             self._leaving.append((addresses, packet, lan))
@@ -427,7 +405,6 @@ class LiveHost(Process):
         self.later(method, *arguments)
 
     # --- the end ------------------------------------------------------------------------------------------------------
-
     def stop(self, reason: Reason, detail: dict[str, Any]) -> None:
         if not self.alive:
             return
@@ -439,21 +416,12 @@ class LiveHost(Process):
         for group in list(self.groups.values()):
             group.halted(reason)
         if self.memory is not None:
-            self._leave_memory()
-        self._stopped(reason)
-
-    def _lose_trace(self, error: PlainchantError) -> None:
-        """A process whose trace cannot be written does not go on: there would be no record of what it did."""
-        self.spool = None
-        self.stop(Reason("trace", str(error)), {})
-
-    def _leave_memory(self) -> None:
-        """Others see that this process is gone: by then its last rows are written."""
-        assert self.memory is not None
-        if self.spool is not None:
+            # Others see that this process is gone: by then its last rows are written.
             with contextlib.suppress(TraceError):  # the end of the turn meets it again
-                self.spool.flush()
-        self.memory.stop()
+                if self.spool is not None:
+                    self.spool.flush()
+            self.memory.stop()
+        self._stopped(reason)
 
     def _end(self, reason: Reason) -> None:
         self.alive = False
@@ -480,7 +448,6 @@ class LiveHost(Process):
                 self.memory.stop()
 
     # --- what groups ask for (Port) -----------------------------------------------------------------------------------
-
     def enter(self, group: Membership, how: Form | Join) -> None:
         """Asks the engine to join a group."""
         self.groups[group.name] = group
@@ -539,29 +506,14 @@ class LiveHost(Process):
         return self.spool is not None
 
     def counters(self) -> Mapping[str, int]:
-        transport, refused = self._transport.counters, self.refusals
-        return {
-            "packets_sent": transport.sent,
-            "packets_received": self.packets_received,
-            "packets_damaged": refused.broken,
-            "packets_foreign": refused.foreign,
-            "packets_queued": transport.queued,
-            "packets_dropped": transport.dropped + self._routes.unroutable,
-            "bytes_sent": transport.sent_bytes,
-            "bytes_received": transport.received_bytes,
-        }
+        transport, refused = self.transport.counters, self.refusals
+        packets = {"sent": transport.sent, "received": self.packets_received, "damaged": refused.broken}
+        packets |= {"foreign": refused.foreign, "queued": transport.queued}
+        packets |= {"dropped": transport.dropped + self.routes.unroutable}
+        size = {"bytes_sent": transport.sent_bytes, "bytes_received": transport.received_bytes}
+        return {f"packets_{name}": count for name, count in packets.items()} | size
 
     # --- what nodes and faults ask for --------------------------------------------------------------------------------
-
-    @property
-    def transport(self) -> Transport:
-        """What carries packets, for those who look on."""
-        return self._transport
-
-    def forget_routes(self) -> None:
-        """The address book has changed."""
-        self._routes.forget()
-
     def note(self, kind: str, detail: dict[str, Any] | None = None, group: str | None = None) -> None:
         """Writes a row of the host's own: start, fault, operation."""
         if self.spool is not None and self.alive:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from types import TracebackType
 from typing import Any, Final, Protocol
 
 from ..core.model import BOTH, PlainchantError, Reason, UsageError
@@ -12,10 +11,8 @@ from ..group import Buffers, Group, Halted, LeaveTimeout
 from ..layers.state import STATE_LOST
 from .rendezvous import LOST_BEGINNING
 
-NO_GROUP: Final = "no group"
-"""Why a protocol halts a process that the group does not admit: the processes that it asked may be gone, and others there."""
-COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)
-"""Reasons for which ``join`` starts again by itself, within its time."""
+NO_GROUP: Final = "no group"  # why a protocol halts a process that is not admitted: those that it asked may be gone
+COME_BACK: Final = (LOST_BEGINNING, NO_GROUP, STATE_LOST)  # reasons for which ``join`` starts again by itself, within its time
 
 
 class Process(Protocol):
@@ -23,13 +20,9 @@ class Process(Protocol):
 
     @property
     def is_closed(self) -> bool: ...
-
     async def open(self) -> None: ...
-
     async def close(self) -> None: ...
-
     async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers, role: str) -> Group: ...
-
     def finish(self, group: str) -> None: ...
 
 
@@ -47,14 +40,9 @@ class Joining:
         role: str = BOTH,
     ) -> None:
         self._process = process
-        self._make_process: Callable[[], Process] | None = None
-        """Makes another process, for a membership that has one of its own."""
-        self._name = name
-        self._first = first
-        self._timeout = timeout
-        self._leave_timeout = leave_timeout
-        self._buffers = buffers
-        self._role = role
+        self._make_process: Callable[[], Process] | None = None  # makes another process, for a membership that has one of its own
+        self._name, self._first, self._timeout, self._leave_timeout = name, first, timeout, leave_timeout
+        self._buffers, self._role = buffers, role
         self._group: Group | None = None
 
     def own_process(self, make: Callable[[], Process]) -> Joining:
@@ -90,9 +78,7 @@ class Joining:
             raise
         return self._group
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         group = self._group
         assert group is not None
         try:

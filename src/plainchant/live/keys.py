@@ -1,16 +1,12 @@
 """Group keys: made, kept in files that only their owner reads, found in the environment, rotated.
 
-Theory of operation
--------------------
-A *key* is 32 random bytes and the cipher that they are for. A *keyring* has up to :data:`MOST_KEYS` of them: the first one seals,
-all of them open. So a group's key is changed in three steps, each everywhere before the next: the new key is *added*, then
-*used*, then the old one is *dropped*, and at no moment somebody gets a packet that it cannot open.
+A *key* is 32 random bytes and the cipher that they are for. A *keyring* has up to :data:`MOST_KEYS` of them: the first one
+seals, all of them open. So a group's key is changed in three steps, each everywhere before the next: the new key is *added*,
+then *used*, then the old one is *dropped*, and no member ever gets a packet that it cannot open.
 
-A keyring is text, a key a line, ``cipher:base64``; a ``#`` begins a comment. A key is told to people by its *id*, four bytes
-that are derived from it and stand in every packet. Nobody can tell the key from the id.
-
-A key file has mode 0600. One that others may read is refused: whoever reads it is a member of the group. Files are replaced
-as a whole, so that a node that looks at one while it is written sees the old keys or the new ones.
+A keyring is text, one key per line, ``cipher:base64``; a ``#`` begins a comment. A key is told to people by its *id*, four bytes
+derived from it that stand in every packet and do not reveal it. A key file has mode 0600; one that others may read is refused:
+its readers are members of the group. Files are replaced as a whole, so that a node sees the old keys or the new ones.
 """
 
 from __future__ import annotations
@@ -35,12 +31,9 @@ from ..core.model import UsageError
 
 KEY_BYTES: Final = 32
 ID_BYTES: Final = 4
-MOST_KEYS: Final = 8
-"""Keys in a ring: one in use, its successor, and time to tidy up."""
-LARGEST_FILE: Final = 64 << 10
-"""Bytes of a file that may be a keyring."""
-ENVIRONMENT: Final = "PLAINCHANT_KEY"
-"""The environment variable that has a keyring; the one with ``_FILE`` behind it has the name of a file."""
+MOST_KEYS: Final = 8  # keys in a ring: one in use, its successor, and time to tidy up
+LARGEST_FILE: Final = 64 << 10  # bytes of a file that may be a keyring
+ENVIRONMENT: Final = "PLAINCHANT_KEY"  # the environment variable with a keyring; with ``_FILE`` behind it, with a file's name
 ENVIRONMENT_FILE: Final = "PLAINCHANT_KEY_FILE"
 DEFAULT_CIPHER: Final = "aes-256-gcm"
 
@@ -51,7 +44,6 @@ class Cipher(Protocol):
     """Seals and opens with one key; a number must not be used twice for sealing."""
 
     def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
-
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
 
 
@@ -64,8 +56,7 @@ class Key:
 
     secret: bytes
     cipher: str = DEFAULT_CIPHER
-    id: bytes = dataclasses.field(init=False, compare=False)
-    """The four bytes by which packets name it."""
+    id: bytes = dataclasses.field(init=False, compare=False)  # the four bytes by which packets name it
 
     def __post_init__(self) -> None:
         if len(self.secret) != KEY_BYTES:
@@ -147,10 +138,8 @@ class Keyring:
                 status = os.fstat(file.fileno())
                 if os.name == "posix" and status.st_mode & 0o077:
                     mode = stat.S_IMODE(status.st_mode)
-                    raise UsageError(
-                        f"others than its owner have rights on the key file {path} (mode {mode:04o}); say `chmod 600 {path}`, "
-                        "and change the key if somebody may have read it"
-                    )
+                    text = f"others than its owner have rights on the key file {path} (mode {mode:04o})"
+                    raise UsageError(f"{text}; say `chmod 600 {path}`, and change the key if somebody may have read it")
                 data = file.read(LARGEST_FILE + 1)
         except OSError as error:
             raise UsageError(
@@ -232,28 +221,23 @@ class KeySource:
     """Where a node has its keys from, and whether they have changed there."""
 
     def __init__(self, ring: Keyring, path: Path | None = None, seen: tuple[int, ...] = ()) -> None:
-        self.ring = ring
-        self.path = path
-        self._seen = seen
+        self.ring, self.path, self._seen = ring, path, seen
 
     @classmethod
     def find(cls, given: Keyring | str | Path | None) -> Self | None:
         """The keys that a program gave, or a file, or the environment; None if there are none."""
         if isinstance(given, Keyring):
             return cls(given)
-        if given is not None:
-            return cls._of_file(Path(given))
-        text, file = os.environ.get(ENVIRONMENT), os.environ.get(ENVIRONMENT_FILE)
-        if text and file:
-            raise UsageError(f"both {ENVIRONMENT} and {ENVIRONMENT_FILE} are set; keep one of them")
-        if text:
-            return cls(Keyring.parse(text, f"the environment variable {ENVIRONMENT}"))
-        return cls._of_file(Path(file)) if file else None
-
-    @classmethod
-    def _of_file(cls, path: Path) -> Self:
-        seen = _seen(path)
-        return cls(Keyring.read(path), path, seen)
+        if given is None:
+            text, given = os.environ.get(ENVIRONMENT), os.environ.get(ENVIRONMENT_FILE)
+            if text and given:
+                raise UsageError(f"both {ENVIRONMENT} and {ENVIRONMENT_FILE} are set; keep one of them")
+            if text:
+                return cls(Keyring.parse(text, f"the environment variable {ENVIRONMENT}"))
+            if not given:
+                return None
+        seen = _seen(Path(given))
+        return cls(Keyring.read(given), Path(given), seen)
 
     def reload(self, *, always: bool = False) -> Keyring | None:
         """The keys, if the file is not what it was when it was last looked at; raises ``UsageError`` if they cannot be read."""
@@ -271,7 +255,6 @@ class KeySource:
 
 
 def _seen(path: Path) -> tuple[int, ...]:
-    """What changes when a file does."""
     try:
         status = path.stat()
     except OSError:

@@ -1,19 +1,18 @@
 """Several networks: a transport for each, between the same processes.
 
-Theory of operation
--------------------
-A process has a socket on each network. Processes are known by their addresses on the first one (:mod:`.presence`), so a packet
-that comes on another network is handed on with its sender's address on the first, and one that is to leave on another is sent
-to the address there. Who has no address on that network is not reached by it, and what comes from strangers there is dropped:
-only those whom the configuration names are on the further networks.
+Processes are known by their addresses on the first network (:mod:`.presence`), so a packet that comes on another one is handed
+on with its sender's address on the first, and one that is to leave on another is sent to the address there. A process without an
+address on that network is not reached by it, and packets from strangers there are dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ..core.model import UsageError
-from .transport import Address, Counters, Data, Limits, Receive, Transport, TurnOver
+from .transport import Address, Counters, Data, Limits, Receive, Send, Transport, TurnOver
 
 
 class Lans:
@@ -24,10 +23,8 @@ class Lans:
         self._transports = tuple(transports)
         self._there = ({}, *(dict(each) for each in addresses))
         self._here = [{there: here for here, there in each.items()} for each in self._there]
-        self._lost = Counters()
-        """What was to leave where it could not."""
-        self.strangers = 0
-        """Packets that came on another network than the first from somebody who is not on it."""
+        self._lost = Counters()  # what was to leave where it could not
+        self.strangers = 0  # packets on a further network from an address that is not listed there
 
     @property
     def limits(self) -> Limits:
@@ -42,58 +39,39 @@ class Lans:
     def counters(self) -> Counters:
         """Of all networks together."""
         every = [self._lost, *(transport.counters for transport in self._transports)]
-        return Counters(
-            sum(each.sent for each in every),
-            sum(each.sent_bytes for each in every),
-            sum(each.received for each in every),
-            sum(each.received_bytes for each in every),
-            sum(each.queued for each in every),
-            sum(each.dropped for each in every),
-            sum(each.errors for each in every),
-        )
+        return Counters(*map(sum, zip(*map(dataclasses.astuple, every), strict=True)))
 
     async def open(self, receive: Receive, turn_over: TurnOver) -> None:
         opened: list[Transport] = []
         try:
             for number, transport in enumerate(self._transports):
-                await transport.open(self._receiver(number, receive), turn_over)
+                await transport.open(partial(self._receive_on, number, receive) if number else receive, turn_over)
                 opened.append(transport)
         except BaseException:
             for transport in opened:
                 await transport.close()
             raise
 
-    def _receiver(self, lan: int, receive: Receive) -> Receive:
-        if not lan:
-            return receive
-        here = self._here[lan]
-
-        def from_elsewhere(source: Address, data: Data) -> None:
-            known = here.get(source)
-            if known is not None:
-                receive(known, data)
-            else:
-                self.strangers += 1
-
-        return from_elsewhere
+    def _receive_on(self, lan: int, receive: Receive, source: Address, data: Data) -> None:
+        known = self._here[lan].get(source)
+        if known is not None:
+            receive(known, data)
+        else:
+            self.strangers += 1
 
     def send(self, to: Sequence[Address], data: Data) -> None:
         self._transports[0].send(to, data)
 
-    def senders(self) -> tuple[Callable[[Sequence[Address], Data], None], ...]:
+    def senders(self) -> tuple[Send, ...]:
         """What sends on each network, to addresses on the first."""
-        return (self.send, *(self._sender(lan) for lan in range(1, len(self._transports))))
+        return (self.send, *(partial(self._send_on, lan) for lan in range(1, len(self._transports))))
 
-    def _sender(self, lan: int) -> Callable[[Sequence[Address], Data], None]:
-        transport, there = self._transports[lan], self._there[lan]
-
-        def send(to: Sequence[Address], data: Data) -> None:
-            reached = [there[address] for address in to if address in there]
-            self._lost.dropped += len(to) - len(reached)
-            if reached:
-                transport.send(reached, data)
-
-        return send
+    def _send_on(self, lan: int, to: Sequence[Address], data: Data) -> None:
+        there = self._there[lan]
+        reached = [there[address] for address in to if address in there]
+        self._lost.dropped += len(to) - len(reached)
+        if reached:
+            self._transports[lan].send(reached, data)
 
     def catch_up(self) -> bool:
         ways = [getattr(transport, "catch_up", None) for transport in self._transports]

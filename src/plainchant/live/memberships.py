@@ -22,18 +22,14 @@ from .rendezvous import Rendezvous
 from .setup import Setup, members_of
 from .stack import Stack
 
-GOODBYE: Final = 1.0
-"""Seconds to leave again, for a process that gives up while it is being admitted."""
-SHORTEST_SETTLE: Final = 0.1
-"""Shortest idle time, in seconds, before a member of a group that does not change has finished."""
+GOODBYE: Final = 1.0  # seconds to leave again, for a process that gives up while it is being admitted
+SHORTEST_SETTLE: Final = 0.1  # shortest idle time, in seconds, before a member of a group that does not change has finished
 DEFAULT_BUFFERS: Final = Buffers()
 
 
 class Memberships:
-    """The memberships of one process, and the owner of its host. ``host`` is set when the node opens.
-
-    ``begin`` makes the process's engine for these groups, once its name is known; ``take_name`` learns the name first.
-    """
+    """The memberships of one process, and the owner of its host. ``host`` is set when the node opens. ``begin`` makes the
+    process's engine for these groups, once its name is known; ``take_name`` learns the name first."""
 
     host: LiveHost
 
@@ -48,27 +44,17 @@ class Memberships:
         begin: Callable[[Mapping[str, tuple[str, ...]]], None],
         take_name: Callable[[], Awaitable[None]],
     ) -> None:
-        self._setup = setup
-        self._rendezvous = rendezvous
-        self._founder = founder
-        self._state = state
-        self._agree = agree
-        self._begin = begin
-        self._take_name = take_name
-        self.stack: Stack | None = None
-        """The engine's stack, once the process has begun."""
-        self.mine: dict[str, tuple[str, ...]] = {}
-        """Groups that this process was told to enter, and the places that form them."""
+        self._setup, self._rendezvous, self._founder, self._state = setup, rendezvous, founder, state
+        self._agree, self._begin, self._take_name = agree, begin, take_name
+        self.stack: Stack | None = None  # the engine's stack, once the process has begun
+        self.mine: dict[str, tuple[str, ...]] = {}  # groups that this process was told to enter, and the places that form them
         self._entering: set[str] = set()
-        self._entered: set[str] = set()
-        """Groups that this process is or has been in."""
-        self._proposals = Proposals()
+        self._entered: set[str] = set()  # groups that this process is or has been in
+        self.proposals = Proposals()
 
     @property
     def _name(self) -> str:
         return self.host.me or self._rendezvous.presence.name
-
-    # --- entering -----------------------------------------------------------------------------------------------------
 
     async def enter(self, name: str, first: tuple[str, ...], timeout: float, buffers: Buffers, role: str = BOTH) -> Group:
         """Finds the way into a group, and returns when the first view is there."""
@@ -81,10 +67,8 @@ class Memberships:
                 how = await self._rendezvous.find_way(name, first)
                 if isinstance(how, Join) and not self._setup.changes:
                     protocol, there = self._setup.description.name, ", ".join(how.contacts)
-                    raise UsageError(
-                        f"group {name!r} runs already ({there}), and groups of {protocol} do not change; end all its members and "
-                        f"start them together"
-                    )
+                    text = f"group {name!r} runs already ({there}), and groups of {protocol} do not change"
+                    raise UsageError(f"{text}; end all its members and start them together")
                 how = dataclasses.replace(how, role=role)
                 member = self._become_member(name, first, how, buffers)
                 await member.joined()
@@ -115,8 +99,7 @@ class Memberships:
             raise UsageError(f"{self._name} has been in {name!r} before; open a new node to join it again")
 
     def _is_in(self, name: str) -> bool:
-        """Whether this process is in a group, or on its way there."""
-        return name in self.host.groups or name in self._entering or name in self._proposals
+        return name in self.host.groups or name in self._entering or name in self.proposals
 
     async def _give_up(self, name: str, member: Membership | None) -> None:
         """Stops entering a group. A process that was admitted meanwhile leaves again, so that the others need not detect it."""
@@ -154,16 +137,14 @@ class Memberships:
     ) -> Membership:
         """The membership in a group that this process enters; ``groups`` are those that there are."""
         assert self.stack is not None, "a process has begun before it enters a group"
-        description, parameters, host = self._setup.description, self.stack.parameters, self.host
-        profile = Profile(
-            Guarantees(description.promises(parameters, groups), description.faults, description.beyond(parameters)),
-            formed=formed,
-            changes=self._setup.changes,
-            proposes=self._setup.proposes,
-            admits=description.admits(parameters),
-            settle=max(SHORTEST_SETTLE, description.settle(parameters) / SECOND),
-            largest=_largest(host, role),
-        )
+        setup, parameters, host = self._setup, self.stack.parameters, self.host
+        about = setup.description
+        guarantees = Guarantees(about.promises(parameters, groups), about.faults, about.beyond(parameters))
+        admits, settle = about.admits(parameters), max(SHORTEST_SETTLE, about.settle(parameters) / SECOND)
+        largest = host.max_packet if host.only_sends or role == SENDS else LARGEST_MESSAGE
+        if role == RECEIVES:
+            largest = NOTHING
+        profile = Profile(guarantees, formed, setup.changes, setup.proposes, admits, settle, largest)
         self._entered.add(name)
         return Membership(host, name, host.me, profile, buffers)
 
@@ -172,13 +153,11 @@ class Memberships:
         self.mine.pop(group, None)
         self._rendezvous.presence.left(group)
 
-    # --- forming ------------------------------------------------------------------------------------------------------
-
     async def form(self, group: str, members: Sequence[str], timeout: float, buffers: Buffers) -> Group:
         """Proposes a group to the processes at these places; returns when those that agree have formed it."""
         places = members_of(group, members, self._setup.peers)
         self._check_outside(group)
-        proposal = self._proposals.begin(group, buffers)
+        proposal = self.proposals.begin(group, buffers)
         presence = self._rendezvous.presence
         missing: list[str] = []
         try:
@@ -196,22 +175,16 @@ class Memberships:
             # The group may still be formed: then this process leaves at once.
             proposal.outcome.cancel()
             if missing:
-                self._proposals.take(group)
-
-    async def next_group(self) -> Group:
-        """Waits for the next group that this process is in because another process proposed it."""
-        return await self._proposals.next_group()
-
-    # --- what the host reports (Owner) --------------------------------------------------------------------------------
+                self.proposals.take(group)
 
     def formed(self, view: View) -> Membership:
         """This process is in a group that it proposed, or was invited to."""
         name = view.group
-        proposal = self._proposals.take(name)
+        proposal = self.proposals.take(name)
         groups = {**(self._setup.groups or {}), name: view.members, f"{name}, and another": view.members}
         member = self._make_member(name, groups, True, proposal.buffers if proposal is not None else DEFAULT_BUFFERS)
         self._rendezvous.presence.be_member(name)
-        if not self._proposals.hand_over(proposal, Group(member, self._founder)):
+        if not self.proposals.hand_over(proposal, Group(member, self._founder)):
             member.incoming.stop_listening()
             asyncio.get_running_loop().call_soon(self.host.leave, name)
         return member
@@ -228,21 +201,10 @@ class Memberships:
     def refused(self, group: str, reason: Reason) -> None:
         """This process is not in a group that it proposed, agreed to or asked to join."""
         self._entered.discard(group)
-        self._proposals.refuse(group, reason)
+        self.proposals.refuse(group, reason)
 
     def renamed(self, group: str, name: str) -> None:
         """The group has another name."""
         self._entered.add(name)
         self._rendezvous.presence.left(group)
         self._rendezvous.presence.be_member(name)
-
-    def halt(self, reason: Reason) -> None:
-        """The protocol stopped the process."""
-        self._proposals.halt(reason)
-
-
-def _largest(host: LiveHost, role: str) -> int:
-    """Bytes of the largest message that a process may send in a role."""
-    if role == RECEIVES:
-        return NOTHING
-    return host.max_packet if host.only_sends or role == SENDS else LARGEST_MESSAGE

@@ -1,19 +1,17 @@
 """IP multicast: a packet to several members is one datagram on the network.
 
-Theory of operation
--------------------
-A packet to one member is an ordinary datagram, sent as :class:`~.udp.UdpTransport` sends it. A packet to several goes once to
-an IP multicast group that all members have joined, with a list in front of it that says for whom it is::
+A packet to one member is an ordinary datagram, sent as :class:`~.udp.UdpTransport` sends it. A packet to several goes once to an
+IP multicast group that all members have joined, with a list of its destinations in front::
 
     | number of destinations | address and port of each | packet |
       1                        6 each
 
-Who is not on the list does not look at the rest. Both leave from the same socket, so that a multicast too comes from the
-address at which its sender is reached. Another socket, bound to the group's port, which all members on a machine share, takes
-multicasts in; so a datagram without a list and one with a list are never confused.
+A member that is not on the list does not look at the rest. Both leave from the same socket, so that a multicast too comes from
+the address at which its sender is reached. Another socket, bound to the group's port, which all members on a machine share,
+takes multicasts in; so datagrams with and without a list are never confused.
 
-Many networks carry no multicasts. Opening finds out whether this machine's interface does, by a multicast to itself; switches
-and routers beyond it are not tested. IPv4 only.
+Opening finds out whether this machine's interface carries multicasts, by one to itself; switches and routers are not tested.
+IPv4 only.
 """
 
 from __future__ import annotations
@@ -29,37 +27,24 @@ from typing import Final
 from ..core.model import UsageError
 from .addresses import family_of, format_address
 from .transport import READ_AT_ONCE, Address, Data, Limits, Receive, TurnOver
-from .udp import LARGEST, WANTED_BUFFER, UdpTransport, enlarge
+from .udp import LARGEST, UdpTransport, enlarge
 
-DEFAULT_GROUP: Final[Address] = ("239.193.7.1", 7000)
-"""Of the range for one organisation's own use."""
-MOST_DESTINATIONS: Final = 16
-"""On one list; a packet to more is several multicasts."""
-PROBE_SECONDS: Final = 2.0
-"""How long a multicast to ourselves may take."""
+DEFAULT_GROUP: Final[Address] = ("239.193.7.1", 7000)  # of the range for one organisation's own use
+MOST_DESTINATIONS: Final = 16  # on one list; a packet to more is several multicasts
+PROBE_SECONDS: Final = 2.0  # how long a multicast to ourselves may take
 
 _DESTINATION: Final = struct.Struct(">4sH")
 _LIST_BYTES: Final = 1 + MOST_DESTINATIONS * _DESTINATION.size
 
 
 class MulticastTransport(UdpTransport):
-    """Packets as datagrams, those to several members as multicasts.
-
-    ``interface`` is the address of the interface that multicasts use, by default the one that ``bind`` is an address of;
-    ``ttl`` is how many networks they may cross: 1 is this one.
-    """
+    """Packets as datagrams, those to several members as multicasts. ``interface`` is the address of the interface that multicasts
+    use, by default the one that ``bind`` is an address of; ``ttl`` is how many networks they may cross: 1 is this one."""
 
     def __init__(
-        self,
-        bind: Address,
-        group: Address = DEFAULT_GROUP,
-        interface: str = "",
-        ttl: int = 1,
-        *,
-        packet: int = LARGEST,
-        buffer: int = WANTED_BUFFER,
+        self, bind: Address, group: Address = DEFAULT_GROUP, interface: str = "", ttl: int = 1, packet: int = LARGEST, **more: int
     ) -> None:
-        super().__init__(bind, packet=packet, buffer=buffer)
+        super().__init__(bind, packet=packet, **more)
         _check(bind, group, interface, ttl, packet)
         self.group = group
         self._interface = interface or bind[0]
@@ -82,10 +67,8 @@ class MulticastTransport(UdpTransport):
         except (OSError, TimeoutError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else "a multicast to itself does not arrive"
             await self.close()
-            raise UsageError(
-                f"no multicasts to {format_address(self.group)} by the interface of {self._interface}: {reason}; "
-                "name another interface, or use the transport udp"
-            ) from error
+            text = f"no multicasts to {format_address(self.group)} by the interface of {self._interface}: {reason}"
+            raise UsageError(f"{text}; name another interface, or use the transport udp") from error
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -103,8 +86,6 @@ class MulticastTransport(UdpTransport):
         while await self._loop.sock_recv(self._group_socket, 1 << 16) != sign:
             pass
 
-    # --- sending ------------------------------------------------------------------------------------------------------
-
     def send(self, to: Sequence[Address], data: Data) -> None:
         if len(to) < 2:
             super().send(to, data)
@@ -117,17 +98,11 @@ class MulticastTransport(UdpTransport):
         for each in lists:
             super().send((self.group,), each + data)
 
-    # --- reading ------------------------------------------------------------------------------------------------------
-
     def catch_up(self) -> bool:
         more = super().catch_up()
-        return (self._group_socket is not None and self._read_group_some()) or more
+        return (self._group_socket is not None and self._read_group()) or more
 
-    def _read_group(self) -> None:
-        self._read_group_some()
-
-    def _read_group_some(self) -> bool:
-        """Reads as much as one turn of the loop may; whether there may be more."""
+    def _read_group(self) -> bool:
         assert self._group_socket is not None
         recvfrom_into = self._group_socket.recvfrom_into
         into, view, own, counters = self._into, self._views, self._entry, self.counters
@@ -151,8 +126,6 @@ class MulticastTransport(UdpTransport):
         if heard:
             self._turn_over()
         return more
-
-    # --- the end ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         if self._group_socket is not None:

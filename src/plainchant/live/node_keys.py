@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from .keys import Keyring, KeySource
     from .sealed import Sealed
 
-KEY_POLL: Final = 1.0
-"""Seconds between two looks at the key file."""
+KEY_POLL: Final = 1.0  # seconds between two looks at the key file
 
 
 class Insecure(UserWarning):
@@ -33,12 +32,9 @@ class NodeKeys:
         self._place = place
         self._given = given
         self._timer: asyncio.TimerHandle | None = None
-        self.source: KeySource | None = None
-        """None before the node is open, and without a key."""
-        self.sealed: Sealed | None = None
-        """The transport that seals packets, where there is a key."""
-        self.problem: str | None = None
-        """Why the key file could not be read, when it was last looked at."""
+        self.source: KeySource | None = None  # none before the node is open, and without a key
+        self.sealed: Sealed | None = None  # the transport that seals packets, where there is a key
+        self.problem: str | None = None  # why the key file could not be read, when it was last looked at
 
     def find(self) -> None:
         """Looks the keys up. The ciphers are loaded only where there are any."""
@@ -55,16 +51,13 @@ class NodeKeys:
             return ""
         what = f"{self._place} is at {' and '.join(reachable)}, where other machines reach it, and has no key"
         if not insecure:
-            raise UsageError(
-                f"{what}: anybody there could read, change and forge all messages; make a key with `plainchant key new FILE`, "
-                "give key=FILE at every member, or say insecure=True (--insecure) if that is meant"
-            )
+            text = f"{what}: anybody there could read, change and forge all messages; make a key with `plainchant key new FILE`"
+            raise UsageError(f"{text}, give key=FILE at every member, or say insecure=True (--insecure) if that is meant")
         return f"{what}: anybody there can read, change and forge all messages (`plainchant key new FILE`, then key=FILE)"
 
     def seal(
         self,
         transport: Transport,
-        *,
         boot: bytes,
         peers: Mapping[str, Address],
         refusals: Refusals,

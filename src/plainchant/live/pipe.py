@@ -1,16 +1,12 @@
 """A group through a pipe: lines in are messages out, and everything that is delivered is a line.
 
-Theory of operation
--------------------
-A thread reads the input and another writes the output, each a piece at a time and only when it is asked to. So the event loop
-never waits for a file, a pipe or a terminal, whatever it is and whoever shares it, and both ends have real back-pressure: the
-next piece of input is read when the group has accepted all of the last one, and the group's next events are read when the
-last ones are written; what is unread here slows the senders down. The threads end with the process, wherever they are.
+A thread reads the input and another writes the output, each a piece at a time and only when asked to. So the event loop never
+waits for a file, a pipe or a terminal, and both ends have real backpressure: the next input is read when the group has accepted
+the last one, and the group's next events are read when the last ones are written; what is unread here slows the senders down.
 
-*Text* is for people: a message is ``sender: payload``, anything else begins with ``* ``, which no name does. What would break
-a line or a terminal is shown as an escape. *JSON lines* are exact: any bytes go in and come out.
-
-This module knows nothing of signals and exit codes; ``cli.node`` does.
+*Text* is for people: a message is ``sender: payload``, anything else begins with ``* ``, which no name does. What would break a
+line or a terminal is shown as an escape. *JSON lines* are exact: any bytes go in and come out. Signals and exit codes are in
+``cli.node``.
 """
 
 from __future__ import annotations
@@ -32,21 +28,15 @@ from ..group import Event, Group, Message, Refused
 
 T = TypeVar("T")
 
-PIECE: Final = 64 << 10
-"""Bytes that are read or written at once."""
-UNREAD: Final = 8 << 20
-"""Bytes of events that wait for the output before the group is slowed down."""
-LONGEST_LINE: Final = 256 << 20
-"""Bytes of the longest line that is taken."""
+PIECE: Final = 64 << 10  # bytes that are read or written at once
+UNREAD: Final = 8 << 20  # bytes of events that wait for the output before the group is slowed down
+LONGEST_LINE: Final = 256 << 20  # bytes of the longest line that is taken
 
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class OutputClosed(PlainchantError):
     """Nobody reads the output any more."""
-
-
-# --- threads that wait ------------------------------------------------------------------------------------------------
 
 
 class _Waiter:
@@ -90,8 +80,7 @@ class Input:
         self._waiter = _Waiter("input")
         self._begun: list[bytes] = []
         self._begun_size = 0
-        self._too_long = False
-        self._ended = False
+        self._too_long = self._ended = False
 
     async def lines(self) -> list[bytes | None] | None:
         """The next lines, at least one, without their newlines; None at the end. A line that is too long is a None."""
@@ -151,16 +140,11 @@ class Output:
             rest = rest[os.write(self._descriptor, rest) :]
 
 
-# --- formats ----------------------------------------------------------------------------------------------------------
-
-
 class Format(Protocol):
     """How things are written down, and how lines are understood."""
 
     def event(self, event: Event, me: str) -> bytes: ...
-
     def error(self, text: str) -> bytes: ...
-
     def end(self, reason: Reason) -> bytes: ...
 
     def command(self, line: bytes) -> bytes | None:
@@ -198,11 +182,8 @@ def _changes(view: View) -> str:
 
 
 def _text_line(text: str) -> bytes:
-    return _UNPRINTABLE.sub(_escape, text).encode(errors="backslashreplace") + b"\n"
-
-
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+    escaped = _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return escaped.encode(errors="backslashreplace") + b"\n"
 
 
 class Command(msgspec.Struct, forbid_unknown_fields=True):
@@ -247,9 +228,7 @@ class JsonLines(Format):
         given = (command.send is not None) + (command.send_base64 is not None) + command.leave
         if given != 1:
             raise PlainchantError(f"a line asks for one thing, and this for {given}; {_USAGE}")
-        if command.send is not None:
-            return command.send.encode()
-        return command.send_base64
+        return command.send.encode() if command.send is not None else command.send_base64
 
 
 _USAGE: Final = 'write {"send": "text"}, {"send_base64": "AAEC"} or {"leave": true}'
@@ -260,9 +239,6 @@ def _payload(payload: bytes) -> dict[str, str]:
         return {"payload": payload.decode()}
     except UnicodeDecodeError:
         return {"payload_base64": base64.b64encode(payload).decode()}
-
-
-# --- the two directions -----------------------------------------------------------------------------------------------
 
 
 async def pass_out(group: Group, output: Output, form: Format) -> None:

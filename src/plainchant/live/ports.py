@@ -10,8 +10,7 @@ from typing import Final, TypeVar
 from ..core.model import PlainchantError
 from .transport import Address
 
-_PORTS: Final = range(10_240, 32_768)
-"""Ports that no system hands out by itself."""
+_PORTS: Final = range(10_240, 32_768)  # ports that no system hands out by itself
 _Place = TypeVar("_Place")
 
 
@@ -28,10 +27,8 @@ def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_DGRAM) -> list[
 
 
 def free_addresses(places: Iterable[_Place]) -> dict[_Place, Address]:
-    """An address on loopback for each place, with a port that is free now.
-
-    A process that restarts needs its port again, so none of these is one that systems hand out by themselves.
-    """
+    """A free address on loopback for each place; none that systems hand out, because a process that restarts needs its port
+    again."""
     places = list(places)
     found: dict[_Place, Address] = {}
     for port in Random().sample(_PORTS, len(_PORTS)):

@@ -1,30 +1,25 @@
-"""Who is there: addresses, incarnations, and how a group begins.
+"""Which processes there are: addresses, incarnations, and how a group begins.
 
-Theory of operation
--------------------
-Engines speak to process names; transports to addresses. Between them stands an address book, kept up to date by *hellos*.
+Engines speak to process names, transports to addresses. Between them stands an address book, kept up to date by *hellos*. This
+module does no I/O: it is given hellos and asks for hellos to be sent.
 
 **Incarnations.** A process that comes back is a new one, with a new name: ``a``, then ``a#1``. It may not know that it was here
-before, so names are found out: each start draws a random *boot* number, which stands in every packet. Others remember which
-boot had which name. A starting process says hello under the lowest name that it thinks free; whoever knows that name under
-another boot says so, and it takes the next one. It has time for that because names matter only once it enters a group.
-Two rules keep incarnations apart: a packet counts only if its boot is the one that its address's name is known under, and
-only if its sender is known to know us (else it may be meant for one who was here before us). What is sent to a name that
-has a successor goes nowhere.
+before, so each start draws a random *boot* number, which stands in every packet, and others remember which boot had which name.
+A starting process says hello under the lowest name that it thinks free; a peer that knows that name under another boot says so,
+and it takes the next one. There is time for that because names matter only once it enters a group. A packet counts only if its
+boot is the one that its address's name is known under, and only if its sender knows us (else it may be meant for an earlier
+incarnation). What is sent to a name that has a successor goes nowhere.
 
-**Beginning.** A group is formed by all its first members together, or joined. Who wants to enter asks everybody. If somebody is
-a member, it joins. Otherwise the first member whose name is the least, once it has heard all of them wait for the group,
+**Beginning.** A group is formed by all its first members together, or joined. A process that wants to enter asks all others. If
+one is a member, it joins. Otherwise the first member with the least name, once it has heard all of them wait for the group,
 *binds*: it names the exact incarnations that form it, in the order that it was told. (Others may have been told another order.)
-A first member that hears of such a list, itself in it, binds to it too, once and for ever, and says so; who has heard from all
-in the list that they are bound forms the group. (Whoever made the list is bound to it.) Nobody can be bound to two lists, so
-there is one first view, however many packets are lost and whoever dies on the way; a process that dies after it was bound is a
-member that the protocol excludes. A process whose list can never be complete does not form; it gives up when its time is over.
+A first member that hears of such a list, itself in it, binds to it too, for ever, and says so; one that has heard from all in
+the list that they are bound forms the group. (The list's maker is bound to it.) No process is bound to two lists, so there is
+one first view, whatever is lost or dies; a process that dies after it was bound is excluded by the protocol. A process whose
+list can never be complete gives up when its time is over.
 
-**Bounds.** Anybody may say hello, so a hello is looked at before it counts: names, incarnations, groups and lists are bounded,
-and so are the *strangers* in the address book, those whom the configuration does not name. When there are too many of them, one
-who has not shown that it knows us makes room.
-
-This module does no I/O: it is given hellos and asks for hellos to be sent.
+**Bounds.** Any process may say hello, so names, incarnations, groups and lists are bounded, and so are the *strangers* in the
+address book, which the configuration does not name. When there are too many, one that has not shown that it knows us makes room.
 """
 
 from __future__ import annotations
@@ -47,26 +42,19 @@ BOUND: Final = "bound"
 JOINING: Final = "joining"
 MEMBER: Final = "member"
 
-SILENT: Final = 5
-"""Ticks without a hello from somebody who was heard before: then it counts as not there any more, in what is said of it."""
+SILENT: Final = 5  # ticks without a hello after which a peer is reported as gone
 
 
 HELLO_TAG: Final = 120
-LARGEST_HELLO: Final = 65_507
-"""Bytes of a hello, as it comes: those of a datagram."""
+LARGEST_HELLO: Final = 65_507  # bytes of a hello, as it comes: those of a datagram
 BOOT_BYTES: Final = 4
-LONGEST_NAME: Final = 50
-"""Bytes of the name of a place or a group."""
+LONGEST_NAME: Final = 50  # bytes of the name of a place or a group
 LARGEST_INCARNATION: Final = 1_000_000
-MOST_GROUPS: Final = 1024
-"""Groups in a hello."""
-MOST_FIRST: Final = 1024
-"""First members of a group."""
+MOST_GROUPS: Final = 1024  # groups in a hello
+MOST_FIRST: Final = 1024  # first members of a group
 LONGEST_TERMS: Final = 8192
-NEW_STRANGERS: Final = 16
-"""That come into the address book between two ticks."""
-MOST_STRANGERS: Final = 64
-"""In the address book; and those whose packets are answered by a hello, between two ticks."""
+NEW_STRANGERS: Final = 16  # that come into the address book between two ticks
+MOST_STRANGERS: Final = 64  # in the address book; and those whose packets are answered by a hello, between two ticks
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -141,7 +129,6 @@ def _places(peers: Iterable[Peer]) -> str:
 
 
 def _awaited(peer: Peer) -> list[GroupId]:
-    """The groups that somebody waits to enter."""
     return [group for group, standing in peer.groups.items() if standing.state in (WAITING, BOUND)]
 
 
@@ -161,47 +148,36 @@ class Presence:
         refusals: Refusals | None = None,
     ) -> None:
         self.place = place
-        self.refusals = refusals if refusals is not None else Refusals()
-        """What was not taken, and why."""
-        self.terms = terms
-        """What all members have to agree on, in words: who has other terms is not spoken to."""
+        self.refusals = refusals if refusals is not None else Refusals()  # what was not taken, and why
+        self.terms = terms  # what all members have to agree on, as text: peers with other terms are not spoken to
         self.boot = boot
         self.incarnation = incarnation
-        self.settled = False
-        """Whether our name is in use and cannot change any more."""
-        self.taken = False
-        """Whether somebody knows that name as another's after all."""
+        self.settled = False  # whether our name is in use and cannot change any more
+        self.taken = False  # whether a peer knows that name as another process's after all
         self.peers: dict[str, Peer] = {name: Peer(name, address) for name, address in peers.items() if name != place}
-        self._named = frozenset(peers)
-        """Those whom the configuration names; the others are strangers."""
+        self._named = frozenset(peers)  # places that the configuration names; others are strangers
         self.standing: dict[GroupId, Standing] = {}
         self._first: dict[GroupId, tuple[str, ...]] = {}
         self.seeking = False
         self._strangers: dict[Address, None] = {}
-        self._added = 0
-        """Strangers that have come into the address book since the last tick."""
+        self._added = 0  # strangers that have come into the address book since the last tick
         self._send = send
         self._changed = changed
-        self.routes: dict[ProcessId, Address] = {}
-        """Names that can be sent to."""
-        self.sources: dict[Address, tuple[bytes, ProcessId]] = {}
-        """Addresses whose packets count: the boot that they must bear, and the name of whoever it is."""
+        self.routes: dict[ProcessId, Address] = {}  # names that can be sent to
+        self.sources: dict[Address, tuple[bytes, ProcessId]] = {}  # addresses whose packets count: boot and name of the process
 
     @property
     def name(self) -> ProcessId:
         return process_name(self.place, self.incarnation)
 
-    # --- hellos -----------------------------------------------------------------------------------------------------
-
     def greet(self, to: Iterable[Address] | None = None, *, answer: bool = True) -> None:
         """Says hello: to everybody, or to these."""
         addresses = tuple(peer.address for peer in self.peers.values()) if to is None else tuple(to)
         if addresses:
-            self._send(addresses, self._hello(answer))
-
-    def _hello(self, answer: bool) -> Hello:
-        known = {peer.place: Known(peer.incarnation, peer.boot, *peer.address) for peer in self.peers.values() if peer.heard}
-        return Hello(self.place, self.incarnation, self.boot, answer, dict(self.standing), known, self.terms)
+            heard = [peer for peer in self.peers.values() if peer.heard]
+            known = {peer.place: Known(peer.incarnation, peer.boot, *peer.address) for peer in heard}
+            groups = dict(self.standing)
+            self._send(addresses, Hello(self.place, self.incarnation, self.boot, answer, groups, known, self.terms))
 
     def on_hello(self, source: Address, hello: Hello) -> None:
         """Somebody is there."""
@@ -235,7 +211,6 @@ class Presence:
         self._changed()
 
     def _is_sound(self, hello: Hello) -> bool:
-        """Whether a hello keeps the bounds of hellos."""
         incarnations = [hello.incarnation, *(known.incarnation for known in hello.known.values())]
         if min(incarnations) < 0 or max(incarnations) > LARGEST_INCARNATION:
             self.refusals.future += 1
@@ -337,8 +312,6 @@ class Presence:
         self.seeking = False
         return wanted
 
-    # --- entering groups --------------------------------------------------------------------------------------------
-
     def want(self, group: GroupId, first: tuple[str, ...]) -> None:
         """We want to enter a group. ``first``: the places whose processes form it together, if it is not there yet."""
         self._first[group] = first
@@ -353,21 +326,19 @@ class Presence:
             del self.standing[group]
 
     def enter(self, group: GroupId, how: Form | Join) -> None:
-        """We go in: who forms the group is in, who joins it has yet to be let in."""
-        self.settled = True
+        """We go in: a process that forms the group is in, one that joins it has yet to be let in."""
         self.standing[group] = Standing(MEMBER, how.members) if isinstance(how, Form) else Standing(JOINING)
-        self.greet(answer=False)
+        self.settle()
 
-    def settle(self) -> None:
+    def settle(self, *, answer: bool = False) -> None:
         """Our name is in use from here on, whether or not we are in a group."""
         self.settled = True
-        self.greet(answer=False)
+        self.greet(answer=answer)
 
     def be_member(self, group: GroupId) -> None:
         """We are in a group that was formed, or got its name, while processes ran."""
-        self.settled = True
         self.standing[group] = Standing(MEMBER)
-        self.greet(answer=False)
+        self.settle()
 
     def name_at(self, place: str) -> ProcessId | None:
         """The process at a place, if it is there to be spoken to."""
@@ -401,7 +372,7 @@ class Presence:
         return Join(members) if members else None
 
     def _certain(self) -> list[Peer]:
-        """Those who have been heard, know us, and work on the same terms."""
+        """The peers that have been heard, know us, and work on the same terms."""
         return [peer for peer in self.peers.values() if self._is_certain(peer)]
 
     def _is_certain(self, peer: Peer) -> bool:
@@ -411,23 +382,21 @@ class Presence:
         if self.standing[group].state != WAITING:
             return
         first = self._first[group]
-        lists = [
-            peer.groups[group].first for peer in self._certain() if group in peer.groups and peer.groups[group].state == BOUND
-        ]
+        there = [(peer, peer.groups[group]) for peer in self._certain() if group in peer.groups]
+        lists = [standing.first for _, standing in there if standing.state == BOUND]
         for names in lists:
             if self.name in names:
                 self._bind(group, names)
                 return
         if not first or min(first) != self.place or lists:
             return
-        ready = {peer.place: peer for peer in self._certain() if group in peer.groups and peer.groups[group].state == WAITING}
+        ready = {peer.place: peer for peer, standing in there if standing.state == WAITING}
         if all(place == self.place or place in ready for place in first):
             self._bind(group, tuple(self.name if place == self.place else ready[place].name for place in first))
 
     def _bind(self, group: GroupId, names: tuple[ProcessId, ...]) -> None:
-        self.settled = True
         self.standing[group] = Standing(BOUND, names)
-        self.greet()
+        self.settle(answer=True)
 
     def lost(self, group: GroupId) -> str | None:
         """Why we can never get in under this name: somebody whose yes is needed is gone or has gone another way. (Others may have
@@ -454,14 +423,8 @@ class Presence:
         mine = self.standing.get(group, Standing(OUTSIDE))
         certain = {peer.place: peer for peer in self._certain()}
         if mine.state == BOUND:
-            wait = [
-                name
-                for name in _asked(mine.first)
-                if name != self.name
-                and not any(
-                    p.name == name and group in p.groups and p.groups[group].first == mine.first for p in certain.values()
-                )
-            ]
+            bound = [peer.name for peer in certain.values() if group in peer.groups and peer.groups[group].first == mine.first]
+            wait = [name for name in _asked(mine.first) if name not in (self.name, *bound)]
             return f"{self.name} is to form it with {', '.join(mine.first)}, and {', '.join(wait)} did not say yes"
         differing = {place: peer.terms for place, peer in self.peers.items() if peer.heard and peer.terms != self.terms}
         first = self._first[group]

@@ -27,7 +27,6 @@ class Page(Protocol):
         """Begins to serve."""
 
     async def close(self) -> None: ...
-
     @property
     def url(self) -> str: ...
 
@@ -39,10 +38,7 @@ class Recording:
     """The records of the process at a place. ``trace`` is the directory of its spool, ``watch`` the address of its page."""
 
     def __init__(self, place: str, *, trace: str | Path | None, run: str | None, watch: str | None) -> None:
-        self._place = place
-        self._trace = trace
-        self._run = run
-        self._watch = watch
+        self._place, self._trace, self._run, self._watch = place, trace, run, watch
         self.page: Page | None = None
 
     @property

@@ -1,11 +1,9 @@
 """What was refused, and why: a counter for every kind of packet that costs a look and changes nothing.
 
-Theory of operation
--------------------
-A packet that comes from the network passes checks in the order of what they cost: its length and its first byte, tables by what
-stands in the clear, then the cipher or the checksum, then decoding. The first that it fails counts it here, and that is all that
-happens to it. One :class:`Refusals` belongs to a process; the sealing (:mod:`.sealed`), the host (:mod:`.host`) and the address
-book (:mod:`.presence`) count into it, and ``Node.statistics`` shows it.
+A packet passes checks in the order of what they cost: its length and its first byte, tables by what stands in the clear, then
+the cipher or the checksum, then decoding. The first that it fails counts it here. One :class:`Refusals` belongs to a process;
+the sealing (:mod:`.sealed`), the host (:mod:`.host`) and the address book (:mod:`.presence`) count into it, and
+``Node.statistics`` shows it.
 """
 
 from __future__ import annotations
@@ -15,53 +13,35 @@ from typing import Final
 
 from ..core.wire import FRAME_BYTES, MAX_BYTES, VERSION
 
-SEALED: Final = 0xC2
-"""The first byte of a sealed packet."""
-PROOF: Final = 0xC3
-"""The first byte of a packet by which processes prove to each other that they are there now."""
+SEALED: Final = 0xC2  # the first byte of a sealed packet
+PROOF: Final = 0xC3  # the first byte of a packet by which processes prove to each other that they are there now
 
 
 @dataclasses.dataclass(slots=True)
 class Refusals:
     """Packets that were refused since the process began, by reason."""
 
-    truncated: int = 0
-    """Too short for a packet."""
-    oversized: int = 0
-    """Longer than any packet, or a hello longer than any hello."""
-    noise: int = 0
-    """The first byte is none of ours: another program's, or nobody's."""
-    damaged: int = 0
-    """The checksum does not fit, or it is no packet of this protocol."""
-    unsealed: int = 0
-    """In the clear, and this process has a key."""
-    sealed: int = 0
-    """Sealed, and this process has no key."""
-    other_key: int = 0
-    """Sealed with a key that this process does not have, or not any more."""
-    forged: int = 0
-    """Sealed with a key of ours, it seems, but it does not open: bent, cut, mixed, or made up."""
-    stranger: int = 0
-    """From a process that has not proved itself, or is not in the address book."""
-    redirected: int = 0
-    """It came from another address than its sender's."""
-    misdirected: int = 0
-    """It was sealed for other processes than this one."""
-    replayed: int = 0
-    """It was here before, or may have been: older than the window."""
-    future: int = 0
-    """A number, or an incarnation, that nobody can have reached."""
+    truncated: int = 0  # too short for a packet
+    oversized: int = 0  # longer than any packet, or a hello longer than any hello
+    noise: int = 0  # the first byte is none of ours: another program's, or random
+    damaged: int = 0  # the checksum does not fit, or it is no packet of this protocol
+    unsealed: int = 0  # in the clear, and this process has a key
+    sealed: int = 0  # sealed, and this process has no key
+    other_key: int = 0  # sealed with a key that this process does not have, or not any more
+    forged: int = 0  # sealed with a key of ours, it seems, but it does not open: bent, cut, mixed, or made up
+    stranger: int = 0  # from a process that has not proved itself, or is not in the address book
+    redirected: int = 0  # it came from another address than its sender's
+    misdirected: int = 0  # it was sealed for other processes than this one
+    replayed: int = 0  # it was here before, or may have been: older than the window
+    future: int = 0  # a number, or an incarnation, that no process can have reached
     old: int = 0
     """From a process that has a successor, an answer to what this process was before, or a hello under this process's own
     name."""
-    hello: int = 0
-    """A hello that breaks the bounds of hellos."""
-    crowded: int = 0
-    """From somebody for whom there is no room in a table, or no time now."""
+    hello: int = 0  # a hello that breaks the bounds of hellos
+    crowded: int = 0  # from a process for which there is no room in a table, or no time now
 
     @property
     def total(self) -> int:
-        """All of them."""
         return sum(self.as_dict().values())
 
     @property
@@ -81,14 +61,12 @@ class Refusals:
 
     def key_hint(self) -> str:
         """What the counters say of keys that do not match, for an error of a process that waits in vain; empty: nothing."""
-        for count, what in (
+        hints = (
             (self.other_key, "are sealed with a key that it does not have: give everybody the same key file"),
             (self.unsealed, "are not sealed: give the others the key, too"),
             (self.sealed, "are sealed, and it has no key: give key=FILE here, too"),
-        ):
-            if count:
-                return f"; {count} packets came that {what}"
-        return ""
+        )
+        return next((f"; {count} packets came that {what}" for count, what in hints if count), "")
 
     def unreadable(self, data: bytes | bytearray | memoryview) -> None:
         """Counts bytes that did not decode."""

@@ -15,12 +15,9 @@ from ..core.model import Form, Join, Reason
 from ..group import Halted
 from .presence import Presence
 
-TICK: Final = 0.05
-"""Seconds between two hellos while an answer is missing."""
-SETTLE: Final = 0.2
-"""Seconds that a process that joins waits for others to say whether its name is taken, if not all are heard before."""
-LOST_BEGINNING: Final = "lost beginning"
-"""Why a process has to start again before it ever was a member."""
+TICK: Final = 0.05  # seconds between two hellos while an answer is missing
+SETTLE: Final = 0.2  # seconds that a joining process waits to hear that its name is taken, if not all are heard before
+LOST_BEGINNING: Final = "lost beginning"  # why a process has to start again before it ever was a member
 
 
 class Rendezvous:

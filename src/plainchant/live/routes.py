@@ -8,8 +8,7 @@ from ..core.model import ProcessId
 from .presence import Presence
 from .transport import Address
 
-MAX_ROUTES: Final = 1024
-"""Lists of receivers whose addresses are kept ready."""
+MAX_ROUTES: Final = 1024  # lists of receivers whose addresses are kept ready
 
 
 class Routes:
@@ -17,15 +16,9 @@ class Routes:
 
     def __init__(self, own: Address | None) -> None:
         self.presence: Presence
-        self.unroutable = 0
-        """Packets to processes whose address is not known."""
+        self.unroutable = 0  # packets to processes whose address is not known
         self._own = own
-        self.ready: dict[tuple[ProcessId, ...], tuple[Address, ...]] = {}
-        """The addresses of lists of receivers that were found before."""
-
-    def forget(self) -> None:
-        """The address book has changed."""
-        self.ready.clear()
+        self.ready: dict[tuple[ProcessId, ...], tuple[Address, ...]] = {}  # addresses of lists of receivers that were found
 
     def find(self, names: tuple[ProcessId, ...], me: ProcessId) -> tuple[Address, ...]:
         """The addresses of these processes, without those that are not known."""

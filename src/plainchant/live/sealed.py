@@ -1,33 +1,31 @@
 """A transport that seals: everything that leaves is encrypted, everything that comes is authentic, fresh and for us.
 
-Theory of operation
--------------------
 It stands between a host and its transport, or transports (:mod:`.lans`), as one more transport. :mod:`.sessions` has the layout
 and the cipher; here is who is let through.
 
-**Proof.** A salt is random, so whoever names mine has heard me since I began. Packets of a session are taken once it is
-*proved*: by a proof packet, sealed in it, that answers my present salt. All that its sender had sent before is refused, also to
-a process that came back and remembers nothing. To an address where nobody is proved no data is sent but a *knock*; a knock, or
-data of a session that nobody has proved, is answered by an *ask*, and that by a *tell*::
+**Proof.** A salt is random, so a process that names mine has heard me since I began. Packets of a session are taken once it is
+*proved*: by a proof packet, sealed in it, that answers my present salt. All that its sender had sent before is refused, also by
+a process that came back and remembers nothing. To an address where no process is proved only a *knock* is sent; a knock, or data
+of an unproved session, is answered by an *ask*, and that by a *tell*::
 
     a                                   b
     | knock: I am S          ---------> |
     | <--------- ask: I am T, answers S |     a has proved b
     | tell: I am S, answers T  -------> |     b has proved a, and refuses what S sent before
 
-When somebody is proved the owner is told (``proved``), and says hello at once.
+When a process is proved the owner is told (``proved``), and says hello at once.
 
-**Bound.** A data packet opens only with the sender's place and salt, under its number, and names the boots of those for whom it
-is; it counts only from the address at which its sender has proved itself. An address that the configuration gives to one place
-is not taken by another.
+**Bound.** A data packet opens only with the sender's place and salt, under its number, names the boots of its receivers, and
+counts only from the address at which its sender has proved itself. An address that the configuration gives to one place is not
+taken by another.
 
-**Another session.** Before its numbers end, and when another key is to seal, a process begins another session. It tells those
-whom it knows before it uses it, so nothing waits. Answers to the salt before count on, because those who renew at once cross;
-but not once a session of somebody else was forgotten, and its window with it: what was recorded could prove it again. Then only
-a new salt is answered. (Sessions under a key that was dropped cannot be opened, until it comes back; so then, too.)
+**Another session.** Before its numbers end, and when another key is to seal, a process begins another session, and tells those
+that it knows before it uses it, so nothing waits. Answers to the salt before still count, because sessions renewed at once
+cross; but not once a session of another process was forgotten, and its window with it: what was recorded could prove it again.
+Then only a new salt is answered. (Sessions under a dropped key cannot be opened until it comes back; so then, too.)
 
-**Costs.** What fails is refused in the order of what that costs: length, first byte, tables, window, and only then the cipher.
-A packet of an unknown session costs no cipher at all. Asks and derivations are bounded by time, tables by number.
+**Costs.** What fails is refused in the order of what that costs: length, first byte, tables, window, and only then the cipher,
+which a packet of an unknown session never reaches. Asks and derivations are bounded by time, tables by number.
 """
 
 from __future__ import annotations
@@ -37,6 +35,7 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from ..core.wire import FRAME_BYTES, HEADER_BYTES, MAX_BYTES
@@ -60,22 +59,15 @@ from .sessions import (
     Session,
     data_overhead,
 )
-from .transport import Address, Counters, Data, Limits, Receive, Transport, TurnOver, senders_of
+from .transport import Address, Counters, Data, Limits, Receive, Send, Transport, TurnOver, senders_of
 
-MOST_RECEIVERS: Final = 16
-"""Named in one packet; what goes to more is sealed several times."""
-MOST_SESSIONS: Final = 1024
-"""Sessions that are remembered: those of all peers, and of who they were before; where there are many peers, four a peer."""
-MOST_LISTS: Final = 256
-"""Lists of receivers that are kept ready."""
-MOMENT: Final = 0.05
-"""Seconds: the unit of time for the bounds below."""
-ASKS: Final = 64
-"""Strangers that are asked to prove themselves in a moment. (Those whom the configuration names are asked beside them.)"""
-ASKS_OF_PEER: Final = 16
-"""The same at one address that the configuration names."""
-DERIVATIONS: Final = 256
-"""Sessions that are derived to look at a proof in a moment."""
+MOST_RECEIVERS: Final = 16  # named in one packet; what goes to more is sealed several times
+MOST_SESSIONS: Final = 1024  # remembered sessions: of all peers and their earlier incarnations; with many peers, four each
+MOST_LISTS: Final = 256  # lists of receivers that are kept ready
+MOMENT: Final = 0.05  # seconds: the unit of time for the bounds below
+ASKS: Final = 64  # strangers asked to prove themselves in a moment; peers of the configuration are counted apart
+ASKS_OF_PEER: Final = 16  # the same at one address that the configuration names
+DERIVATIONS: Final = 256  # sessions that are derived to look at a proof in a moment
 
 _KINDS: Final = (KNOCK, ASK, TELL)
 _ALL: Final[weakref.WeakSet[Sealed]] = weakref.WeakSet()
@@ -96,42 +88,30 @@ class Sealed:
         refusals: Refusals,
         proved: Callable[[Address], None] = lambda address: None,
     ) -> None:
-        self.inner = inner
-        self.refusals = refusals
-        self._place = place
-        self._boot = boot
+        self.inner, self.refusals, self._place, self._boot = inner, refusals, place, boot
         self._places = {address: name for name, address in peers.items()}
         self._proved = proved
         self._inner_senders = senders_of(inner)
         self._overhead = data_overhead(len(peers), MOST_RECEIVERS)
         self._most = max(MOST_SESSIONS, 4 * len(peers))
-        self._sessions: dict[bytes, Session] = {}
-        """By salt: those that are proved, and our own."""
-        self._at: dict[Address, Session] = {}
-        """The session that is in use at an address."""
+        self._sessions: dict[bytes, Session] = {}  # by salt: those that are proved, and our own
+        self._at: dict[Address, Session] = {}  # the session that is in use at an address
         self._lists: dict[tuple[Address, ...], tuple[list[tuple[tuple[Address, ...], bytes]], tuple[Address, ...]]] = {}
         """For receivers: whom each packet names, and who is not proved."""
         self._moment = 0.0
         self._asked: set[tuple[int, Address, bytes]] = set()
-        self._asks: Counter[Address | None] = Counter()
-        """Of strangers together under None."""
+        self._asks: Counter[Address | None] = Counter()  # of strangers together under None
         self._derived = 0
         self._numbers = NUMBERS
-        self._dropped: set[bytes] = set()
-        """Ids of keys that were in the ring; only who turns keys makes it grow."""
-        self.unproved = 0
-        """Packets that did not leave, because nobody has proved itself where they were to go."""
+        self._dropped: set[bytes] = set()  # ids of keys that were in the ring; only changes of keys make it grow
+        self.unproved = 0  # packets that did not leave, because no process has proved itself at their address
         self._ring = ring
         self._keys = {key.id: key for key in ring.keys}
         self._own = Own(ring.sealing, boot, place)
-        self._own_salts: tuple[bytes, ...] = (self._own.salt,)
-        """Of our present session, and of the one before."""
-        self._answerable: tuple[bytes, ...] = self._own_salts
-        """Those of them that an answer proves something by."""
+        self._own_salts: tuple[bytes, ...] = (self._own.salt,)  # of our present session, and of the one before
+        self._answerable: tuple[bytes, ...] = self._own_salts  # those of them that an answer proves something by
         self._sessions[self._own.salt] = self._own
         _ALL.add(self)
-
-    # --- what a transport has ---------------------------------------------------------------------------------------
 
     @property
     def limits(self) -> Limits:
@@ -161,22 +141,14 @@ class Sealed:
     async def close(self) -> None:
         await self.inner.close()
 
-    # --- sending ----------------------------------------------------------------------------------------------------
-
     def send(self, to: Sequence[Address], data: Data) -> None:
         self._send(self._inner_senders[0], to, data)
 
-    def senders(self) -> tuple[Callable[[Sequence[Address], Data], None], ...]:
+    def senders(self) -> tuple[Send, ...]:
         """What sends on each network."""
-        return tuple(self._sender(send) for send in self._inner_senders)
+        return tuple(partial(self._send, send) for send in self._inner_senders)
 
-    def _sender(self, inner: Callable[[Sequence[Address], Data], None]) -> Callable[[Sequence[Address], Data], None]:
-        def send(to: Sequence[Address], data: Data) -> None:
-            self._send(inner, to, data)
-
-        return send
-
-    def _send(self, send: Callable[[Sequence[Address], Data], None], to: Sequence[Address], data: Data) -> None:
+    def _send(self, send: Send, to: Sequence[Address], data: Data) -> None:
         everybody = to if to.__class__ is tuple else tuple(to)
         found = self._lists.get(everybody)
         if found is None:
@@ -189,10 +161,8 @@ class Sealed:
 
     def _list(self, to: tuple[Address, ...]) -> tuple[list[tuple[tuple[Address, ...], bytes]], tuple[Address, ...]]:
         known = [address for address in to if address in self._at]
-        parts = []
-        for first in range(0, len(known), MOST_RECEIVERS):
-            part = tuple(known[first : first + MOST_RECEIVERS])
-            parts.append((part, bytes((len(part),)) + b"".join(self._at[address].boot for address in part)))
+        cut = [tuple(known[first : first + MOST_RECEIVERS]) for first in range(0, len(known), MOST_RECEIVERS)]
+        parts = [(part, bytes((len(part),)) + b"".join(self._at[address].boot for address in part)) for part in cut]
         found = (parts, tuple(address for address in to if address not in self._at))
         if len(self._lists) >= MOST_LISTS:
             self._lists.clear()
@@ -205,7 +175,7 @@ class Sealed:
             self._begin_session()
         return self._own
 
-    def _knock(self, send: Callable[[Sequence[Address], Data], None], address: Address) -> None:
+    def _knock(self, send: Send, address: Address) -> None:
         """Data for somebody who has not proved itself is not sent; it is asked who it is, but not for each of many packets."""
         self.unproved += 1
         if self._is_first(KNOCK, address, NOTHING):
@@ -234,8 +204,6 @@ class Sealed:
             self._asked.clear()
             self._asks.clear()
             self._derived = 0
-
-    # --- receiving --------------------------------------------------------------------------------------------------
 
     def _on_packet(self, source: Address, data: Data) -> None:
         size = len(data)
@@ -285,7 +253,6 @@ class Sealed:
         self._receive(source, frame)
 
     def _may_be_new(self, session: Session, key: bytes, number: int) -> bool:
-        """What can be told without the cipher."""
         if key != session.key.id:
             self.refusals.forged += 1
         elif number >= NUMBERS:
@@ -307,11 +274,9 @@ class Sealed:
 
     def _on_proof(self, source: Address, data: Data) -> None:
         refused = self.refusals
-        if len(data) < SHORTEST_PROOF:
-            refused.truncated += 1
-            return
-        if len(data) > LONGEST_PROOF:
-            refused.oversized += 1
+        if not SHORTEST_PROOF <= len(data) <= LONGEST_PROOF:
+            refused.truncated += len(data) < SHORTEST_PROOF
+            refused.oversized += len(data) > LONGEST_PROOF
             return
         _, key, salt, number, kind, answers, length = PROOF_HEAD.unpack_from(data)
         if key not in self._keys:
@@ -378,8 +343,6 @@ class Sealed:
             self._at[source] = session
             self._lists.clear()
 
-    # --- keys and sessions ------------------------------------------------------------------------------------------
-
     def place_at(self, address: Address) -> str | None:
         """The place of whoever has proved itself at an address."""
         session = self._at.get(address)
@@ -434,11 +397,8 @@ class Sealed:
         """There are too many: the older half of those that are not in use is forgotten. What they have sent could come again, so
         what proved them must not count again. (Half of them, because a new session of ours is one more at everybody else: if each
         made room for one, they would begin new ones for ever.)"""
-        unused = [
-            session
-            for session in self._sessions.values()
-            if session.address is not None and self._at.get(session.address) is not session
-        ]
+        others = [session for session in self._sessions.values() if session.address is not None]
+        unused = [session for session in others if session.address and self._at.get(session.address) is not session]
         for session in unused[: 1 + len(unused) // 2]:
             self._forget(session)
         self._begin_session(forgetful=True)

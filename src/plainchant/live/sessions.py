@@ -1,14 +1,10 @@
-"""Sealed packets: their layout, the keys they are sealed with, and the window that refuses what was here before.
+"""Sealed packets: their layout, the keys they are sealed with, and the window that refuses replays.
 
-Theory of operation
--------------------
-Everybody in a group has the same key, so nobody seals with it. A process that starts makes a *session*: it draws a salt,
-derives a key of its own from the group key, the salt and its place, and numbers its packets from 1 on. The number is the
-nonce. A nonce is never used twice under one key: not on two networks (one session, one counter), not after a restart or under
-another group key (another salt, so another key), and a session ends before its numbers do (:data:`NUMBERS`), with another salt
-for the next.
-
-A salt is the process's *boot* (the four bytes by which presence tells incarnations apart) and twelve random bytes more::
+All members of a group have the same key, so none seals with it. A process that starts makes a *session*: it draws a salt,
+derives a key of its own from the group key, the salt and its place, and numbers its packets from 1 on. The number is the nonce,
+never used twice under one key: not on two networks (one session, one counter), not after a restart or under another group key
+(another salt, so another key), and a session ends before its numbers do (:data:`NUMBERS`). A salt is the process's *boot* (the
+four bytes by which presence tells incarnations apart) and twelve random bytes more::
 
     data   | C2 | key id | salt | number | n | boot of each receiver | sealed frame        |
              1    4        16     8        1   4 n                     frame + 16
@@ -16,11 +12,11 @@ A salt is the process's *boot* (the four bytes by which presence tells incarnati
     proof  | C3 | key id | salt | number | kind | answers | length | place | tag |
              1    4        16     8        1      16        1        length   16
 
-Everything in front of the sealed part is authenticated with it. The frame inside bears the same boot, and in it the packet
-with its group. A packet that is bent, cut, mixed of two, or sent to somebody else than it was sealed for does not open.
+Everything in front of the sealed part is authenticated with it. The frame inside bears the same boot, and in it the packet with
+its group. A packet that is altered, cut, mixed of two, or sent to another receiver than it was sealed for does not open.
 
-**Window.** For each session of somebody else a receiver remembers the highest number and which of the :data:`WINDOW` below it
-have come. A number that has come, or is older than that, is refused. The window moves only by packets that have opened.
+**Window.** For each session of another process a receiver remembers the highest number and which of the :data:`WINDOW` below it
+have come. A number that has come, or is older, is refused. The window moves only by packets that have opened.
 """
 
 from __future__ import annotations
@@ -39,17 +35,12 @@ from .transport import Address, Data
 BOOT_BYTES: Final = 4
 SALT_BYTES: Final = 16
 TAG_BYTES: Final = 16
-WINDOW: Final = 4096
-"""So many packets may overtake one that is still taken."""
-NUMBERS: Final = 1 << 32
-"""Packets of a session; the next one begins in time. With packets of 64 KiB AES-GCM is far from its bounds there."""
+WINDOW: Final = 4096  # packets that may overtake one that is still taken
+NUMBERS: Final = 1 << 32  # packets of a session; with packets of 64 KiB AES-GCM is far from its bounds there
 
-KNOCK: Final = 0
-"""I am here. Who are you? (Answers nothing, and proves nothing.)"""
-ASK: Final = 1
-"""I have heard of the session whose salt this answers, so I am here now. Prove that you are, too."""
-TELL: Final = 2
-"""The same, and nothing is asked."""
+KNOCK: Final = 0  # I am here. Who are you? (Answers nothing, and proves nothing.)
+ASK: Final = 1  # I have heard of the session whose salt this answers, so I am here now. Prove that you are, too
+TELL: Final = 2  # the same, and nothing is asked
 NOTHING: Final = bytes(SALT_BYTES)
 
 DATA_HEAD: Final = struct.Struct(">B4s16sQB")
@@ -67,21 +58,16 @@ assert DATA_HEAD.size == 1 + ID_BYTES + SALT_BYTES + 8 + 1
 class Session:
     """One process start under one group key, its own or another's."""
 
-    __slots__ = ("_cipher", "_highest", "_seen", "address", "boot", "key", "place", "prefix", "salt")
-
     def __init__(self, key: Key, salt: bytes, place: str, address: Address | None = None) -> None:
         self.key = key
         self.salt = salt
         self.boot = salt[:BOOT_BYTES]
         self.place = place
-        self.address = address
-        """Where its process is; None: this process itself."""
+        self.address = address  # where its process is; None: this process itself
         self.prefix = key.id + salt
         self._cipher = key.sealer(salt, b"packets of " + place.encode())
         self._highest = 0
         self._seen = _SEEN
-
-    # --- the window -------------------------------------------------------------------------------------------------
 
     def begin_after(self, number: int) -> None:
         """What was sent up to that number is not taken any more: it is older than the proof that its sender is there."""
@@ -102,8 +88,6 @@ class Session:
         else:
             self._seen |= 1 << -ahead
 
-    # --- opening ----------------------------------------------------------------------------------------------------
-
     def open(self, number: int, head: bytes, sealed: Data) -> bytes | None:
         """What was sealed, or None if that does not open."""
         try:
@@ -114,8 +98,6 @@ class Session:
 
 class Own(Session):
     """A session of this process's own, that nobody ever had. It alone seals, and counts."""
-
-    __slots__ = ("_number", "_numbers", "_spoiled")
 
     def __init__(self, key: Key, boot: bytes, place: str, numbers: int = NUMBERS) -> None:
         super().__init__(key, boot + os.urandom(SALT_BYTES - BOOT_BYTES), place)

@@ -20,8 +20,7 @@ from .host import check_name
 from .lans import check_lans
 from .transport import Address, Limits
 
-LONGEST_TERM: Final = 100
-"""Longest table of parameters, in characters, that is told to others as it is; of a longer one a digest is."""
+LONGEST_TERM: Final = 100  # characters of the longest table of parameters that others are told as it is, not as a digest
 
 
 class Setup:
@@ -46,21 +45,15 @@ class Setup:
         self.description = description
         self.place = place
         self.given = dict(given)
-        self.parameters = _parameters(description, self.given)
-        """The parameters before they are fitted to the network; see :meth:`tune`."""
-        self.changes = description.changes(self.parameters)
-        """Whether members can join and leave groups."""
-        self.proposes = description.proposes(self.parameters)
-        """Whether groups can be proposed, closed and renamed."""
-        self.lans = description.placement.lans(self.parameters)
-        """Number of networks."""
+        self.parameters = _parameters(description, self.given)  # before they are fitted to the network, see :meth:`tune`
+        self.changes = description.changes(self.parameters)  # whether members can join and leave groups
+        self.proposes = description.proposes(self.parameters)  # whether groups can be proposed, closed and renamed
+        self.lans = description.placement.lans(self.parameters)  # number of networks
         self.backup = {name: _address(address) for name, address in backup.items()}
         self.groups = {name: members_of(name, of, peers) for name, of in groups.items()} if groups is not None else None
         """The groups that exist, with the places that form them; None if the configuration does not say."""
         self.peers = {name: _address(address) for name, address in peers.items()}
         check_lans(self.lans, self.peers, self.backup)
-
-    # --- groups -------------------------------------------------------------------------------------------------------
 
     def first_members(self, group: str, given: Sequence[str] | None) -> tuple[str, ...]:
         """The places that form a group: those given to ``join``, those in ``groups``, or all. The first two must agree."""
@@ -72,10 +65,8 @@ class Setup:
             raise UsageError(f"group {group!r} is not in the groups of this node ({there}); add it there, at every process")
         known = self.groups[group]
         if first is not None and set(first) != set(known):
-            raise UsageError(
-                f"members of {group!r} are {', '.join(first)}, and {', '.join(known)} in the groups of this node; "
-                f"make both the same, or leave members out"
-            )
+            text = f"members of {group!r} are {', '.join(first)}, and {', '.join(known)} in the groups of this node"
+            raise UsageError(f"{text}; make both the same, or leave members out")
         return first if first is not None else known
 
     def possible_groups(self, name: str, first: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -106,22 +97,13 @@ class Setup:
     def check_proposes(self) -> None:
         """Fails if processes cannot form groups while they run."""
         if not self.proposes:
-            raise UsageError(
-                f"with {self.description.name} and these parameters processes do not form groups while they run; name all groups "
-                f"before, and join them"
-            )
-
-    # --- parameters ---------------------------------------------------------------------------------------------------
+            text = f"with {self.description.name} and these parameters processes do not form groups while they run"
+            raise UsageError(f"{text}; name all groups before, and join them")
 
     def tune(self, limits: Limits) -> Any:
         """The parameters, fitted to what the transport carries."""
-        surroundings = Surroundings(
-            members=len(self.peers),
-            packet=limits.packet,
-            buffer=limits.buffer // max(1, len(self.groups or ())),
-            given=frozenset(self.given),
-            live=True,
-        )
+        members, given, buffer = len(self.peers), frozenset(self.given), limits.buffer // max(1, len(self.groups or ()))
+        surroundings = Surroundings(members=members, packet=limits.packet, buffer=buffer, given=given, live=True)
         return self.description.tune(self.parameters, surroundings)
 
     def terms(self, *, state: bool) -> str:
@@ -134,8 +116,6 @@ class Setup:
                 differing.append(f"{field.name}={_term(value, declared)}")
         return " ".join([self.description.name, *differing, "with state transfer" if state else "without state transfer"])
 
-    # --- shared memory ------------------------------------------------------------------------------------------------
-
     @property
     def has_memory(self) -> bool:
         """Whether the protocol uses shared memory and this process is on a machine that has it."""
@@ -143,25 +123,20 @@ class Setup:
         return placement.memory is not None and self.place not in placement.remote(self.parameters)
 
     def memory_name(self, peers: Mapping[str, Address]) -> str:
-        """The name of the shared memory of these peers, which is the same at all of them.
-
-        Fails unless all processes that share it are on this machine. ``peers`` have numeric addresses.
-        """
+        """The name of the shared memory of these peers (numeric addresses), the same at all of them. Fails unless those that
+        share it are on this machine."""
         remote = self.description.placement.remote(self.parameters)
         mine = self.node_of(self.place)
-        elsewhere = [
-            name for name, address in peers.items() if name not in remote and self.node_of(name) == mine and not is_here(address)
-        ]
+        near = [name for name in peers if name not in remote and self.node_of(name) == mine]
+        elsewhere = [name for name in near if not is_here(peers[name])]
         if elsewhere:
             where = ", ".join(f"{name} at {format_address(peers[name])}" for name in elsewhere)
             if mine is not None:
                 raise UsageError(
                     f"a node is on one machine, and these processes of node {mine} are elsewhere: {where}; name them otherwise"
                 )
-            raise UsageError(
-                f"{self.description.name} is for processes on one machine, and these are elsewhere: {where}; say in its "
-                "parameter remote who acts for them, or choose another protocol"
-            )
+            text = f"{self.description.name} is for processes on one machine, and these are elsewhere: {where}"
+            raise UsageError(f"{text}; say in its parameter remote who acts for them, or choose another protocol")
         addresses = sorted(format_address(address) for address in peers.values())
         return sha256(" ".join(addresses).encode()).hexdigest()[:16]
 
@@ -207,14 +182,9 @@ def _parameters(description: Description, given: Mapping[str, Any]) -> Any:
 
 
 def _by_group(parameters: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters by group, of these groups alone."""
     by_group = [field.name for field, declared in declarations(type(parameters)) if declared.keys == "group"]
-    tables = {name: getattr(parameters, name) for name in by_group}
-    return {
-        name: {group: value for group, value in table.items() if group in groups}
-        for name, table in tables.items()
-        if isinstance(table, Mapping)
-    }
+    tables = {name: table for name in by_group if isinstance(table := getattr(parameters, name), Mapping)}
+    return {name: {group: value for group, value in table.items() if group in groups} for name, table in tables.items()}
 
 
 def _term(value: Any, declared: Declared) -> str:

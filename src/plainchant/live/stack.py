@@ -17,9 +17,7 @@ class Stack:
     """The engine of one process: state transfer, if wanted, on fragmentation on the protocol."""
 
     def __init__(self, setup: Setup, parameters: Any, *, state: bool) -> None:
-        self._setup = setup
-        self.parameters = parameters
-        self._state = state
+        self._setup, self.parameters, self._state = setup, parameters, state
         self._events: StateEvents | None = None
         self._layer: StateTransfer | None = None
 

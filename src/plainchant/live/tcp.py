@@ -1,30 +1,28 @@
 """TCP: a mesh of connections, for networks that do not let UDP through.
 
-Theory of operation
--------------------
 Two members share one connection; the first that has something to send opens it. Everything on it is a frame
 (:mod:`.tcp_frames`), and the first frame each way is a greeting: a random token of the sender, the number of the greeting among
 all of its sender's, and the address at which it listens. The opener waits for the answer before it sends packets. A process that
 does not begin with a greeting, or sends an impossible length, loses that connection and nothing else.
 
-If both open at once, the connection of the one with the smaller address stays: it turns the other's down, and the other takes
-it in place of its own attempt. An attempt that has not come through yet gives way to one that has. Where there is a connection
-already, the one with the later greeting of the other end stays: either they have lost the old one, of which we need not know
-anything yet, or the call was made before they took the one that there is. So no connection that is dead at one end keeps a
-live one away.
+If both open at once, the connection of the smaller address stays: it turns the other's down, and the other takes it in place of
+its own attempt. An attempt that has not come through yet gives way to one that has. Where there is a connection already, the one
+with the later greeting of the other end stays: either they have lost the old one, or the call was made before they took it. So
+no connection that is dead at one end keeps a live one away.
 
-The first packet of a turn of the loop leaves at once; those that follow in the same turn, and those that the socket does not
-take, accumulate and leave together in one ``sendmsg``. Packets for somebody who is not connected wait, up to a bound of bytes
-and of time, and as long as some wait, connecting is tried again, after 20 ms at first and up to a second later on. What is
-under way when a connection breaks is lost; protocols repair that, as they do for datagrams.
+The first packet of a turn of the loop leaves at once; what follows in the same turn, or what the socket does not take, leaves
+together in one ``sendmsg``. Packets for a peer that is not connected wait, up to a bound of bytes and of time, while connecting
+is tried again, after 20 ms at first and up to a second later on. What is under way when a connection breaks is lost; protocols
+repair that, as for datagrams.
 
-A receiver that does not read fills its socket and then its sender's, whose packets then wait here: how many there can be is
-the protocol's window. So ``limits.buffer`` is 0.
+A receiver that does not read fills its socket and then its sender's, whose packets then wait here: how many there can be is the
+protocol's window. So ``limits.buffer`` is 0.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import itertools
 import secrets
@@ -40,22 +38,16 @@ from .tcp_sockets import listening_socket, outgoing_socket, prepare
 from .transport import READ_AT_ONCE, Address, Counters, Data, Limits, Receive, TurnOver
 
 DEFAULT_PACKET: Final = 65_536
-WAITING_BYTES: Final = 64 << 20
-"""More than this does not wait for one peer."""
-PATIENCE: Final = 5.0
-"""Seconds after which a connection that does not come about, a greeting that does not come, or packets that wait for
-somebody who cannot be reached are given up."""
+WAITING_BYTES: Final = 64 << 20  # more than this does not wait for one peer
+PATIENCE: Final = 5.0  # seconds until a connection attempt, a missing greeting, or packets for an unreachable peer are given up
 FIRST_PAUSE: Final = 0.02
-LONGEST_PAUSE: Final = 1.0
-"""Seconds between two attempts to connect."""
+LONGEST_PAUSE: Final = 1.0  # seconds between two attempts to connect
 MOST_CONNECTIONS: Final = 256
 """Connections that are open at once, those of strangers included. When there are more, the oldest that has not said whose it is
 makes room; if all have, the new one does not come in."""
-LINGER: Final = 0.25
-"""Seconds that closing waits, at the most, for the other ends to have taken everything."""
+LINGER: Final = 0.25  # most seconds that closing waits for the other ends to have taken everything
 
-_FRAMES_AT_ONCE: Final = 256
-"""In one sendmsg: a frame is two pieces, and systems take 1,024."""
+_FRAMES_AT_ONCE: Final = 256  # in one sendmsg: a frame is two pieces, and systems take 1,024
 _SHORT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -76,10 +68,8 @@ class TcpTransport:
         self._bind = bind
         self._listener: socket.socket | None = None
         self._peers: dict[Address, _Peer] = {}
-        self._used: list[_Connection] = []
-        """Connections that have sent a packet in this turn of the loop."""
-        self.connections: dict[_Connection, None] = {}
-        """All that are open, strangers' and attempts included, the oldest first."""
+        self._used: list[_Connection] = []  # connections that have sent a packet in this turn of the loop
+        self.connections: dict[_Connection, None] = {}  # all that are open, strangers' and attempts included, the oldest first
         self.waiting = waiting
         self.patience = patience
         self.random = random or Random()
@@ -102,7 +92,6 @@ class TcpTransport:
         return self._listener is None
 
     # --- sending ------------------------------------------------------------------------------------------------------
-
     def send(self, to: Sequence[Address], data: Data) -> None:
         size = len(data)
         if size > self.limits.packet:
@@ -159,12 +148,7 @@ class TcpTransport:
             peer = self._peers[address] = _Peer(self, address)
         return peer
 
-    def forget(self, address: Address) -> None:
-        """There is no connection, and nothing waits for one."""
-        self._peers.pop(address, None)
-
     # --- connections from others --------------------------------------------------------------------------------------
-
     def _accept(self) -> None:
         assert self._listener is not None
         for _ in range(READ_AT_ONCE):
@@ -209,7 +193,6 @@ class TcpTransport:
         self._peer(address).called(connection, own)
 
     # --- the end ------------------------------------------------------------------------------------------------------
-
     async def close(self) -> None:
         if self._listener is None:
             return
@@ -217,7 +200,9 @@ class TcpTransport:
         self._listener.close()
         self._listener = None
         peers = list(self._peers.values())
-        leaving = [connection.leave() for connection in [peer.end() for peer in peers] if connection is not None]
+        for peer in peers:
+            peer.stop_trying()
+        leaving = [peer.connection.leave() for peer in peers if peer.connection is not None]
         if leaving:
             await asyncio.wait(leaving, timeout=LINGER)
         for connection in list(self.connections):
@@ -230,20 +215,16 @@ class TcpTransport:
 class _Peer:
     """Somebody to whom packets go: the connection, or the attempts to make one, and what waits for it."""
 
-    __slots__ = ("_attempt", "_pause", "_retry", "_since", "address", "connection", "queue", "queued_bytes", "transport")
-
     def __init__(self, transport: TcpTransport, address: Address) -> None:
         self.transport = transport
         self.address = address
-        self.connection: _Connection | None = None
-        """Greetings are exchanged on it."""
+        self.connection: _Connection | None = None  # greetings are exchanged on it
         self.queue: deque[tuple[bytes, bytes]] = deque()
         self.queued_bytes = 0
         self._attempt: _Connection | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._pause = FIRST_PAUSE
-        self._since: float | None = None
-        """Since when connecting has failed."""
+        self._since: float | None = None  # since when connecting has failed
 
     def wait(self, length: bytes, data: bytes) -> None:
         """Keeps a packet until it can leave, and sees to it that it will."""
@@ -264,7 +245,6 @@ class _Peer:
         self.queued_bytes = 0
 
     # --- connecting ---------------------------------------------------------------------------------------------------
-
     def _connect(self) -> None:
         if self._attempt is not None or self._retry is not None:
             return
@@ -303,9 +283,7 @@ class _Peer:
         self._attempt = None
         self._since = None
         self._pause = FIRST_PAUSE
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        self.stop_trying()
 
     def lost(self, connection: _Connection) -> None:
         """The connection broke, or the attempt failed."""
@@ -325,9 +303,8 @@ class _Peer:
         self._try_later()
 
     def _try_later(self) -> None:
-        """If something waits, connects after a while."""
         if not self.queue:
-            self.transport.forget(self.address)
+            self.transport._peers.pop(self.address, None)
         elif not self.transport.closed:
             pause = self._pause * self.transport.random.uniform(0.5, 1)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -337,60 +314,33 @@ class _Peer:
         self._retry = None
         self._connect()
 
-    def end(self) -> _Connection | None:
-        """Tries no more; returns the connection on which packets may still leave."""
+    def stop_trying(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
-        return self.connection
+            self._retry = None
 
 
 class _Connection:
     """One socket: frames out, frames in."""
 
-    __slots__ = (
-        "_busy",
-        "_deadline",
-        "_frames",
-        "_greeting",
-        "_left",
-        "_socket",
-        "_started",
-        "_transport",
-        "_writing",
-        "established",
-        "peer",
-        "used",
-    )
-
     def __init__(self, transport: TcpTransport, made: socket.socket, peer: _Peer | None = None) -> None:
         transport.connections[self] = None
         self._transport = transport
-        self._socket: socket.socket | None = made
-        self.peer = peer
-        """Whose it is; unknown until an accepted one has been greeted."""
-        self.established = False
-        """We opened it, it came about, and we have greeted."""
-        self.used = False
-        """It has sent a packet in this turn: the next ones accumulate."""
-        self._deadline: asyncio.TimerHandle | None = None
-        """When the other end's greeting must have come; none once it has."""
-        self._greeting = ("", 0)
-        """Token and number of the other end's greeting."""
-        self._left: asyncio.Future[None] | None = None
-        """We are leaving; done when the other end has closed."""
-        self._started: memoryview | None = None
-        """The rest of a frame that the socket took in part."""
-        self._writing = False
-        """The socket is full; the loop tells us when it is not."""
-        self._frames = FrameBuffer()
-        """What was read and not handed on."""
-        self._busy = False
-        """There are more whole frames in the buffer than one turn may have."""
+        self._socket = made
+        self._closed = False
+        self.peer = peer  # whose it is; unknown until an accepted one has been greeted
+        self.established = False  # we opened it, it came about, and we have greeted
+        self.used = False  # it has sent a packet in this turn: the next ones accumulate
+        self._deadline: asyncio.TimerHandle | None = None  # when the other end's greeting must have come; none once it has
+        self._greeting = ("", 0)  # token and number of the other end's greeting
+        self._left: asyncio.Future[None] | None = None  # we are leaving; done when the other end has closed
+        self._started: memoryview | None = None  # the rest of a frame that the socket took in part
+        self._writing = False  # the socket is full; the loop tells us when it is not
+        self._frames = FrameBuffer()  # what was read and not handed on
+        self._busy = False  # there are more whole frames in the buffer than one turn may have
 
     # --- making -------------------------------------------------------------------------------------------------------
-
     def connect(self, address: Address) -> None:
-        assert self._socket is not None
         self.expect_greeting()
         try:
             code = self._socket.connect_ex(address)
@@ -404,25 +354,19 @@ class _Connection:
             self._transport.loop.call_soon(self.fail)
 
     def _connected(self) -> None:
-        assert self._socket is not None
         self._stop_writing()
-        # A port that nobody listens at, and that the system happens to choose for our end, connects to itself.
-        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or self._is_to_itself():
+        failed = bool(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+        with contextlib.suppress(OSError):  # it broke at once; reading will tell
+            # A port that no process listens at, and that the system happens to choose for our end, connects to itself.
+            failed = failed or self._socket.getsockname() == self._socket.getpeername()
+        if failed:
             self.fail()
             return
         self.established = True
         self.begin_reading()
         self.greet()
 
-    def _is_to_itself(self) -> bool:
-        assert self._socket is not None
-        try:
-            return bool(self._socket.getsockname() == self._socket.getpeername())
-        except OSError:  # it broke at once; reading will tell
-            return False
-
     def begin_reading(self) -> None:
-        assert self._socket is not None
         self._transport.loop.add_reader(self._socket.fileno(), self._read)
 
     def expect_greeting(self) -> None:
@@ -431,7 +375,7 @@ class _Connection:
     def own_address(self) -> Address:
         """Where others reach us: if we listen at every address, it is this end's."""
         host, port = self._transport.address
-        if is_any(host) and self._socket is not None:
+        if is_any(host) and not self._closed:
             host = self._socket.getsockname()[0]
         return host, port
 
@@ -445,7 +389,6 @@ class _Connection:
         return self._greeting[0] == other._greeting[0] and self._greeting[1] < other._greeting[1]
 
     # --- writing ------------------------------------------------------------------------------------------------------
-
     @property
     def idle(self) -> bool:
         """A packet can leave at once."""
@@ -453,7 +396,6 @@ class _Connection:
 
     def send_at_once(self, length: bytes, data: Data) -> None:
         """The first packet of a turn."""
-        assert self._socket is not None
         assert self.peer is not None
         self.used = True
         try:
@@ -474,7 +416,7 @@ class _Connection:
 
     def flush(self) -> None:
         """Sends what has accumulated, as far as the socket takes it."""
-        while self._socket is not None:
+        while not self._closed:
             pieces: list[Data] = [] if self._started is None else [self._started]
             if self.peer is not None and self.peer.connection is self:
                 for frame in itertools.islice(self.peer.queue, _FRAMES_AT_ONCE):
@@ -518,21 +460,19 @@ class _Connection:
             taken -= len(data) + 4
 
     def _start_writing(self) -> None:
-        if not self._writing and self._socket is not None:
+        if not self._writing and not self._closed:
             self._writing = True
             self._transport.loop.add_writer(self._socket.fileno(), self.flush)
 
     def _stop_writing(self) -> None:
-        if self._writing and self._socket is not None:
+        if self._writing and not self._closed:
             self._writing = False
             self._transport.loop.remove_writer(self._socket.fileno())
 
     # --- reading ------------------------------------------------------------------------------------------------------
-
     def _read(self) -> None:
         if self._busy:
             return
-        assert self._socket is not None
         try:
             size = self._socket.recv_into(self._frames.free())
         except BlockingIOError:
@@ -548,15 +488,13 @@ class _Connection:
 
     def catch_up(self) -> None:
         """Reads what has come, as if the loop had come round."""
-        if self._socket is None or self._left is not None:
-            return
         if self._busy:
-            self._hand_on()
-        else:
+            self._hand_on_more()
+        elif not self._closed and self._left is None:
             self._read()
 
     def _hand_on_more(self) -> None:
-        if self._socket is not None and self._left is None:
+        if not self._closed and self._left is None:
             self._hand_on()
 
     def _hand_on(self) -> None:
@@ -575,7 +513,7 @@ class _Connection:
                     counters.received += 1
                     counters.received_bytes += len(frame)
                     self._transport.receive(self.peer.address, frame)
-                if self._socket is None:
+                if self._closed:
                     break
         except BadFrame:
             self.fail()
@@ -587,7 +525,7 @@ class _Connection:
     def _prepare_to_read(self) -> None:
         """Makes room for the rest of a frame that has begun, or has whole frames handed on in the next turn."""
         self._busy = False
-        if self._socket is None:
+        if self._closed:
             return
         try:
             self._busy = self._frames.has_frame()
@@ -617,10 +555,9 @@ class _Connection:
             self.peer.answered(self)
 
     # --- the end ------------------------------------------------------------------------------------------------------
-
     def fail(self) -> None:
         """The network broke it, or the other end is no peer."""
-        if self._socket is not None:
+        if not self._closed:
             self._transport.counters.errors += 1
             self.drop()
 
@@ -632,25 +569,23 @@ class _Connection:
 
     def discard(self) -> None:
         """Closes and tells nobody."""
-        if self._socket is None:
+        if self._closed:
             return
         if self._deadline is not None:
             self._deadline.cancel()
         self._transport.loop.remove_reader(self._socket.fileno())
         self._transport.loop.remove_writer(self._socket.fileno())
         self._socket.close()
-        self._socket = None
+        self._closed = True
         self._transport.connections.pop(self, None)
         if self._left is not None and not self._left.done():
             self._left.set_result(None)
 
     def leave(self) -> asyncio.Future[None]:
-        """Sends what waits, says that no more will come, and is done when the other end has closed.
-
-        Closing outright would discard what the other end has not acknowledged, if it has sent something that we did not read.
-        """
+        """Sends what waits, says that no more will come, and is done when the other end has closed. Closing outright would
+        discard what the other end has not acknowledged, if it has sent something that we did not read."""
         self._left = self._transport.loop.create_future()
-        if self._socket is None:
+        if self._closed:
             self._left.set_result(None)
         else:
             self._transport.loop.add_reader(self._socket.fileno(), self._read_to_the_end)
@@ -658,16 +593,14 @@ class _Connection:
         return self._left
 
     def _shut(self) -> None:
-        assert self._socket is not None
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:
             self.discard()
 
     def _read_to_the_end(self) -> None:
-        assert self._socket is not None
         try:
-            if self._socket.recv_into(self._frames.discard()):
+            if self._socket.recv_into(self._frames.view):
                 return
         except BlockingIOError:
             return

@@ -11,16 +11,13 @@ from ..core.model import UsageError
 from .addresses import format_address, parse_address
 from .transport import Address
 
-MAGIC: Final = b"plainchant/1 "
-"""Beginning of a greeting; token, number and listening address follow."""
-LARGEST: Final = 16 << 20
-"""Bytes of the largest packet that is accepted: a bound of memory, and a test for garbage."""
+MAGIC: Final = b"plainchant/1 "  # beginning of a greeting; token, number and listening address follow
+LARGEST: Final = 16 << 20  # bytes of the largest packet that is accepted: a bound of memory, and a test for garbage
 LENGTH: Final = struct.Struct(">I")
 _GREETING: Final = re.compile(re.escape(MAGIC) + rb"([0-9a-f]{16}) ([0-9]{1,18}) ([!-~]{3,100})")
 _LONGEST_GREETING: Final = 160
 _BUFFER: Final = 1 << 20
-_FIRST_BUFFER: Final = 1 << 12
-"""Bytes of buffer before the greeting: an unknown process costs little."""
+_FIRST_BUFFER: Final = 1 << 12  # bytes of buffer before the greeting: an unknown process costs little
 
 
 class BadFrame(Exception):
@@ -30,25 +27,19 @@ class BadFrame(Exception):
 class FrameBuffer:
     """Bytes that were read from a connection, and the frames in them. Until it is ``greeted`` it takes only a greeting."""
 
-    __slots__ = ("_buffer", "_end", "_start", "_view", "greeted")
-
     def __init__(self) -> None:
         self._buffer = bytearray(_FIRST_BUFFER)
-        self._view = memoryview(self._buffer)
+        self.view = memoryview(self._buffer)
         self._start = self._end = 0
         self.greeted = False
 
     def free(self) -> memoryview:
         """Where the next bytes go."""
-        return self._view[self._end :]
+        return self.view[self._end :]
 
     def fill(self, size: int) -> None:
         """Bytes were read into the free part."""
         self._end += size
-
-    def discard(self) -> memoryview:
-        """The whole buffer, for bytes that are not wanted any more; what was in it is lost."""
-        return self._view
 
     def take(self) -> memoryview | None:
         """The next frame, valid until :meth:`make_room`; None if it is not complete. Raises :class:`BadFrame`."""
@@ -62,7 +53,7 @@ class FrameBuffer:
         if end > self._end:
             return None
         self._start = end
-        return self._view[first:end]
+        return self.view[first:end]
 
     def has_frame(self) -> bool:
         """Whether a complete frame is there. Raises :class:`BadFrame`."""
@@ -73,7 +64,7 @@ class FrameBuffer:
 
     def make_room(self) -> None:
         """Makes room for the rest of a frame that has begun; frames that were taken are invalid."""
-        rest = self._view[self._start : self._end]
+        rest = self.view[self._start : self._end]
         size = len(self._buffer)
         if self.greeted:
             length = LENGTH.unpack_from(rest)[0] + 4 if len(rest) >= 4 else 0
@@ -81,10 +72,10 @@ class FrameBuffer:
             size = max(size, _BUFFER, min(length, 4 * len(rest)))
         if size > len(self._buffer):
             self._buffer = bytearray(size)
-            self._view = memoryview(self._buffer)
+            self.view = memoryview(self._buffer)
         elif not self._start:
             return
-        self._view[: len(rest)] = rest
+        self.view[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
 
 

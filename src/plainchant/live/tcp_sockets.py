@@ -10,8 +10,7 @@ from ..core.model import UsageError
 from .addresses import family_of, format_address
 from .transport import Address
 
-SILENCE: Final = 10.0
-"""Seconds after which bytes that the other end does not acknowledge, or its silence, break the connection."""
+SILENCE: Final = 10.0  # seconds after which bytes that the other end does not acknowledge, or its silence, break the connection
 
 
 def listening_socket(bind: Address) -> socket.socket:
@@ -23,10 +22,8 @@ def listening_socket(bind: Address) -> socket.socket:
         made.listen(socket.SOMAXCONN)
     except OSError as error:
         made.close()
-        raise UsageError(
-            f"cannot listen at {format_address(bind)}: {error.strerror or error}; "
-            "is another member running there, is it an address of this machine?"
-        ) from error
+        text = f"cannot listen at {format_address(bind)}: {error.strerror or error}"
+        raise UsageError(f"{text}; is another member running there, is it an address of this machine?") from error
     return made
 
 

@@ -1,8 +1,8 @@
 """The timers of a live process, on its event loop.
 
-**Packets come before timers.** A process that was stopped finds both when it goes on: packets in its socket, and timers that are
-late. The transport is read before a timer expires (``catch_up``), and the timer does not expire if the engine has moved it
-meanwhile. So no process suspects another whose packets have arrived. :data:`CATCH_UP` bounds the reading.
+**Packets come before timers.** A process that was stopped finds both when it goes on. The transport is read before a timer
+expires (``catch_up``; :data:`CATCH_UP` bounds it), and the timer does not expire if the engine has moved it meanwhile. So no
+process suspects another whose packets have arrived.
 
 **Timers that are set for now** expire at the end of the turn, once for all its packets (:attr:`LoopTimers.due`). What is set for
 now while these expire waits for the loop, because a turn has an end.
@@ -16,20 +16,16 @@ from typing import Final
 
 from ..core.model import Timer
 
-CATCH_UP: Final = 16
-"""Readings of the transport before a late timer expires; a timer in time waits for one reading."""
-LATE: Final = 0.002
-"""Seconds after its time at which a timer is late."""
+CATCH_UP: Final = 16  # readings of the transport before a late timer expires; a timer in time waits for one reading
+LATE: Final = 0.002  # seconds after its time at which a timer is late
 
 
 class LoopTimers:
     """``expire`` is called with a timer that has come due. ``catch_up`` reads the transport; True: there may be more."""
 
     def __init__(self, expire: Callable[[Timer], None], catch_up: Callable[[], bool]) -> None:
-        self.due: dict[Timer, None] = {}
-        """Timers that were set for now."""
-        self.ending = False
-        """Whether the timers for now expire already."""
+        self.due: dict[Timer, None] = {}  # timers that were set for now
+        self.ending = False  # whether the timers for now expire already
         self._expire = expire
         self._catch_up = catch_up
         self._loop = asyncio.get_running_loop()

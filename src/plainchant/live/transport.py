@@ -1,16 +1,12 @@
 """What a transport is: packets to addresses and back, without waiting and without promises.
 
-Theory of operation
--------------------
-A transport carries packets of bytes between addresses. It may lose, repeat and reorder them; protocols repair that. It
-never waits: what the network does not take now is kept and leaves when the socket is ready, together with what has
-accumulated until then. That is all the batching there is: no timer trades latency for throughput.
+A transport carries packets of bytes between addresses. It may lose, repeat and reorder them; protocols repair that. It never
+waits: what the network does not take now leaves when the socket is ready, together with what has accumulated until then. That is
+all the batching there is: no timer trades latency for throughput.
 
-Reading is bounded: at most :data:`READ_AT_ONCE` packets a turn of the event loop, each handed to ``receive``, then one call of
-``turn_over``, at which the host writes its trace and lets its own packets go. The bytes handed to ``receive`` are valid
-during that call only.
-
-A packet to a transport's own address comes back like any other: what a process sends to itself can go the way of all packets.
+Reading is bounded: at most :data:`READ_AT_ONCE` packets in a turn of the event loop, each handed to ``receive`` (the bytes are
+valid during that call only), then one call of ``turn_over``, at which the host writes its trace and lets its own packets go. A
+packet to a transport's own address comes back like any other.
 """
 
 from __future__ import annotations
@@ -19,24 +15,21 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
-Address: TypeAlias = tuple[str, int]
-"""Host (a numeric IP address) and port."""
+Address: TypeAlias = tuple[str, int]  # host (a numeric IP address) and port
 Data: TypeAlias = bytes | bytearray | memoryview
 Receive: TypeAlias = Callable[[Address, Data], None]
 TurnOver: TypeAlias = Callable[[], None]
+Send: TypeAlias = Callable[[Sequence[Address], Data], None]
 
-READ_AT_ONCE: Final = 64
-"""Packets that are read in one turn of the loop: enough to share its cost, few enough that nobody else waits for long."""
-READ_BYTES: Final = 1 << 20
-"""Large packets are fewer."""
+READ_AT_ONCE: Final = 64  # packets read in one turn of the loop: enough to share its cost, few enough that others do not wait
+READ_BYTES: Final = 1 << 20  # large packets are fewer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
     """What a transport can do."""
 
-    packet: int
-    """Bytes that one packet may have, everything of ours included."""
+    packet: int  # bytes that one packet may have, everything of ours included
     buffer: int
     """Bytes that wait at a receiver that does not read; further packets are lost. 0: the transport slows the sender down."""
 
@@ -49,12 +42,9 @@ class Counters:
     sent_bytes: int = 0
     received: int = 0
     received_bytes: int = 0
-    queued: int = 0
-    """Packets that had to wait for the socket."""
-    dropped: int = 0
-    """Packets that were given up: too many waited, or nobody was there."""
-    errors: int = 0
-    """Refusals of the network (no route, nobody listens): packets may be lost, so they are only counted."""
+    queued: int = 0  # packets that had to wait for the socket
+    dropped: int = 0  # packets that were given up: too many waited, or no process was there
+    errors: int = 0  # refusals of the network (no route, no listener): packets may be lost, so they are only counted
 
 
 class Transport(Protocol):
@@ -62,10 +52,8 @@ class Transport(Protocol):
 
     @property
     def limits(self) -> Limits: ...
-
     @property
     def address(self) -> Address: ...
-
     @property
     def counters(self) -> Counters: ...
 
@@ -83,11 +71,10 @@ class Transport(Protocol):
         """Lets go what still waits, as far as the network takes it at once, and closes."""
 
 
-MakeTransport: TypeAlias = Callable[[Address, int], Transport]
-"""Makes the transport of a node from its address and the size of its packets (bytes)."""
+MakeTransport: TypeAlias = Callable[[Address, int], Transport]  # from a node's address and the size of its packets (bytes)
 
 
-def senders_of(transport: Transport) -> tuple[Callable[[Sequence[Address], Data], None], ...]:
+def senders_of(transport: Transport) -> tuple[Send, ...]:
     """What sends on each network: one, unless the transport has several (:mod:`.lans`)."""
     senders = getattr(transport, "senders", None)
     return senders() if senders is not None else (transport.send,)

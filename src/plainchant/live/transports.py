@@ -7,6 +7,9 @@ a :class:`~.transport.Transport` at that address for packets of ``packet`` bytes
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from typing import Final
 
 from ..core.model import UsageError
@@ -39,22 +42,10 @@ def transport_maker(transport: str | MakeTransport) -> MakeTransport:
     return make
 
 
-def _udp(address: Address, packet: int) -> Transport:
-    from .udp import UdpTransport
-
-    return UdpTransport(address, packet=packet)
-
-
-def _tcp(address: Address, packet: int) -> Transport:
-    from .tcp import TcpTransport
-
-    return TcpTransport(address)
+def _make(name: str, address: Address, packet: int) -> Transport:
+    """One of ours, whose module is loaded only now. TCP has packets of a size of its own."""
+    kind: Callable[..., Transport] = getattr(import_module(f".{name}", __package__), f"{name.capitalize()}Transport")
+    return kind(address) if name == "tcp" else kind(address, packet=packet)
 
 
-def _multicast(address: Address, packet: int) -> Transport:
-    from .multicast import MulticastTransport
-
-    return MulticastTransport(address, packet=packet)
-
-
-_OWN: Final[dict[str, MakeTransport]] = {"udp": _udp, "tcp": _tcp, "multicast": _multicast}
+_OWN: Final[dict[str, MakeTransport]] = {name: partial(_make, name) for name in ("udp", "tcp", "multicast")}

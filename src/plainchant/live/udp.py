@@ -1,16 +1,14 @@
-"""UDP: one datagram a packet and destination, one socket a process.
+"""UDP: one datagram for each packet and destination, one socket for each process.
 
-Theory of operation
--------------------
-The socket is read by ``loop.add_reader`` and a bounded loop, because asyncio's datagram protocol costs a third to two thirds
-of the rate of small packets (docs/architecture.md has the figures). Datagrams are read into one buffer, which stays in the
-processor's cache; whoever wants to keep bytes copies them, as decoding does anyway.
+The socket is read by ``loop.add_reader`` and a bounded loop, because asyncio's datagram protocol costs a third to two thirds of
+the rate of small packets (docs/architecture.md has the figures). Datagrams are read into one buffer, which stays in the
+processor's cache; a receiver that keeps bytes copies them, as decoding does anyway.
 
-A datagram that the kernel does not take now waits, in order, until the socket is writable. How much waits is bounded by what
-protocols have under way; a bound of bytes stands behind that, where the oldest are given up.
+A datagram that the kernel does not take waits, in order, until the socket is writable. Protocols bound how much waits; behind
+that stands a bound of bytes, where the oldest are given up.
 
-The kernel's buffers are made as large as it allows. What they really are is in ``limits.buffer``; protocols choose their
-windows by it, so that a receiver that falls behind slows its senders down before it loses anything.
+The kernel's buffers are made as large as it allows. Protocols choose their windows by what they really are (``limits.buffer``),
+so that a receiver that falls behind slows its senders down before it loses anything.
 """
 
 from __future__ import annotations
@@ -24,14 +22,10 @@ from typing import Final
 from ..core.model import UsageError
 from .transport import READ_AT_ONCE, READ_BYTES, Address, Counters, Data, Limits, Receive, TurnOver
 
-LARGEST: Final = 65_507
-"""Bytes of the largest UDP datagram over IPv4."""
-WANTED_BUFFER: Final = 8 << 20
-"""Bytes of socket buffer that we ask for; the kernel gives what its settings allow."""
-QUEUED_BYTES: Final = 256 << 20
-"""More than this does not wait for the socket."""
-_FORCE: Final = {socket.SO_RCVBUF: 33, socket.SO_SNDBUF: 32}
-"""Linux: SO_RCVBUFFORCE and SO_SNDBUFFORCE, for those who may."""
+LARGEST: Final = 65_507  # bytes of the largest UDP datagram over IPv4
+WANTED_BUFFER: Final = 8 << 20  # bytes of socket buffer that we ask for; the kernel gives what its settings allow
+QUEUED_BYTES: Final = 256 << 20  # more than this does not wait for the socket
+_FORCE: Final = {socket.SO_RCVBUF: 33, socket.SO_SNDBUF: 32}  # Linux: SO_RCVBUFFORCE and SO_SNDBUFFORCE, where the process may
 
 
 class UdpTransport:
@@ -94,9 +88,8 @@ class UdpTransport:
 
     def send(self, to: Sequence[Address], data: Data) -> None:
         if len(data) > LARGEST:
-            raise UsageError(
-                f"the network takes no packet of {len(data)} bytes; choose a smaller packet size (1400 fits everywhere)"
-            )
+            taken = f"the network takes no packet of {len(data)} bytes"
+            raise UsageError(f"{taken}; choose a smaller packet size (1400 fits everywhere)")
         counters = self.counters
         if self._queue or self._socket is None:
             for address in to:
@@ -132,7 +125,6 @@ class UdpTransport:
             self.counters.dropped += 1
 
     def _write(self) -> None:
-        """The socket takes datagrams again."""
         assert self._socket is not None
         assert self._loop is not None
         counters = self.counters
@@ -175,9 +167,8 @@ def bound_socket(bind: Address) -> socket.socket:
     except OSError as error:
         made.close()
         reason = error.strerror or str(error)
-        raise UsageError(
-            f"cannot listen at {bind[0]}:{bind[1]}: {reason}; is another member running there, is it an address of this machine?"
-        ) from error
+        where = f"cannot listen at {bind[0]}:{bind[1]}: {reason}"
+        raise UsageError(f"{where}; is another member running there, is it an address of this machine?") from error
     return made
 
 

@@ -21,43 +21,27 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     peers: dict[str, Address]
     protocol: str
-    parameters: dict[str, Any]
-    """Parameters that are given; the protocol fits the others to where it runs."""
+    parameters: dict[str, Any]  # parameters that are given; the protocol fits the others to where it runs
     packet: int
-    groups: dict[str, tuple[str, ...]]
-    """All groups of the scenario and their first members."""
-    enter: tuple[str, ...]
-    """Groups that this process enters at once."""
-    forms: bool
-    """Whether it is a first member, which forms the groups; otherwise it joins them."""
+    groups: dict[str, tuple[str, ...]]  # all groups of the scenario and their first members
+    enter: tuple[str, ...]  # groups that this process enters at once
+    forms: bool  # whether it is a first member, which forms the groups; otherwise it joins them
     network: Network
-    faults: tuple[Fault, ...] = ()
-    """Faults of the network at this time, with the time that each has left."""
+    faults: tuple[Fault, ...] = ()  # faults of the network at this time, with the time that each has left
     calm: bool = False
     workload: tuple[Workload, ...] = ()
-    duration: int
-    """When senders stop, ns after the beginning."""
-    begin: int | None = None
-    """When the scenario began, ns of the monotonic clock; None: :class:`Begin` will say."""
+    duration: int  # when senders stop, ns after the beginning
+    begin: int | None = None  # when the scenario began, ns of the monotonic clock; None: :class:`Begin` will say
     clock_offset: int = 0
     seed: str
     trace: str
     run: str
-    note: dict[str, Any] | None = None
-    """The detail of the fault that started this process."""
-    memory: str = ""
-    """The name of the shared memory, of each node, where the protocol has it."""
-    backup: dict[str, Address] = {}
-    """The addresses of all places on the second network, if there is one."""
-    operations: bool = False
-    """Whether every operation on it is written down."""
-    key: str = ""
-    """The group's key, where packets are sealed."""
-    insecure: bool = False
-    """Whether the network was made for this run, and no other process is on it."""
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------
+    note: dict[str, Any] | None = None  # the detail of the fault that started this process
+    memory: str = ""  # the name of the shared memory, of each node, where the protocol has it
+    backup: dict[str, Address] = {}  # the addresses of all places on the second network, if there is one
+    operations: bool = False  # whether every operation on it is written down
+    key: str = ""  # the group's key, where packets are sealed
+    insecure: bool = False  # whether the network was made for this run, and no other process is on it
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
@@ -120,9 +104,6 @@ class End(msgspec.Struct, frozen=True, tag="end"):
 
 
 Command: TypeAlias = Begin | Note | Spare | Spoil | Inflict | Enter | Quieten | Ask | Where | End
-
-
-# --- reports ----------------------------------------------------------------------------------------------------------
 
 
 class Entered(msgspec.Struct, frozen=True, tag="entered"):

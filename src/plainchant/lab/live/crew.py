@@ -27,14 +27,10 @@ from . import control
 from .namespaces import PORT, Namespaces
 from .process import LiveError, Process
 
-START_SECONDS: Final = 60.0
-"""How long the first members may take to start and to form their groups."""
-COMPLAINTS: Final = "complaints"
-"""Under the spools: what processes wrote to standard error."""
-GONE_SECONDS: Final = 2.0
-"""How long a new process waits for its place's last one, which must have given its address back."""
-_SPARES: Final = 4
-"""Processes for later that are started at the beginning."""
+START_SECONDS: Final = 60.0  # how long the first members may take to start and to form their groups
+COMPLAINTS: Final = "complaints"  # under the spools: what processes wrote to standard error
+GONE_SECONDS: Final = 2.0  # how long a new process waits for its place's last one, which must have given its address back
+_SPARES: Final = 4  # processes for later that are started at the beginning
 
 
 class Crew:
@@ -49,44 +45,33 @@ class Crew:
         namespaces: Namespaces | None,
         given: Mapping[str, Any],
         run: str,
-        duration: int,
         memory: str = "",
         key: str = "",
     ) -> None:
         """``processes`` gets every process that is started; the caller has to end them."""
-        self.latest: dict[str, Process] = {}
-        """The last process of each place."""
-        self.employed: list[Process] = []
-        """All processes that ever had a task."""
-        self.begin: int | None = None
-        """When the scenario began, ns of the monotonic clock."""
+        self.latest: dict[str, Process] = {}  # the last process of each place
+        self.employed: list[Process] = []  # all processes that ever had a task
+        self.begin: int | None = None  # when the scenario began, ns of the monotonic clock
         self.calm = False
-        self.gone: Callable[[Process], None] = lambda process: None
-        """Called when a process is gone."""
+        self.gone: Callable[[Process], None] = lambda process: None  # called when a process is gone
         places = (*scenario.members, *scenario.later)
-        self.offsets = {place: clock_of(place, scenario.clock).offset for place in places}
-        """The offset of each place's clock, ns."""
-        self._scenario = scenario
-        self._spools = spools
-        self._processes = processes
-        self._namespaces = namespaces
-        self._given = dict(given)
-        self._run = run
-        self._duration = duration
-        self._memory = memory
-        self._key = key
+        self.offsets = {place: clock_of(place, scenario.clock).offset for place in places}  # the offset of each place's clock, ns
+        self._scenario, self._spools, self._processes, self._namespaces = scenario, spools, processes, namespaces
         self._description = describe(scenario.protocol)
         self._parameters = self._description.parameters(**scenario.parameters)
-        self._peers, self._backup = _addresses(places, namespaces, self._description.placement.lans(self._parameters))
+        self._peers, backup = _addresses(places, namespaces, self._description.placement.lans(self._parameters))
+        network, workload, duration, seed = scenario.network, scenario.workload, scenario.duration, str(scenario.seed)
+        task: dict[str, Any] = {"peers": self._peers, "backup": backup, "protocol": scenario.protocol, "parameters": dict(given)}
+        task |= {"packet": network.max_packet + FRAME_BYTES + MARGIN, "groups": groups_ever(scenario.groups, scenario.fault)}
+        task |= {"network": network, "workload": workload, "duration": duration, "seed": seed, "trace": str(spools), "run": run}
+        task |= {"memory": memory, "operations": scenario.memory.operations, "key": key, "insecure": namespaces is not None}
+        self._task = task  # what all tasks have in common
         self._incarnations: dict[str, int] = {}
         self._entered: dict[str, dict[str, None]] = {}
         self._spares: dict[str, list[Process]] = {}
-        self._on_network: list[tuple[Fault, int]] = []
-        """Faults of the network, and until when, ns of the monotonic clock (0: until it is healed)."""
+        self._on_network: list[tuple[Fault, int]] = []  # network faults and their ends, monotonic ns (0: until healed)
         self._news = asyncio.Event()
         (spools / COMPLAINTS).mkdir()
-
-    # --- starting -----------------------------------------------------------------------------------------------------
 
     async def form(self, later: Sequence[str]) -> None:
         """Starts the first members, and returns when their groups are formed. ``later``: places that need a further process."""
@@ -104,10 +89,8 @@ class Crew:
                     self._news.clear()
                     self._fail_if_dead()
         except TimeoutError:
-            raise LiveError(
-                f"in {START_SECONDS:g} s not all processes got into their groups: {', '.join(self._outside())} did not; "
-                "is the machine overloaded, or does the network lose everything?"
-            ) from None
+            text = f"in {START_SECONDS:g} s not all processes got into their groups: {', '.join(self._outside())} did not"
+            raise LiveError(f"{text}; is the machine overloaded, or does the network lose everything?") from None
 
     async def come(self, place: str, groups: Sequence[str], fault: Fault) -> None:
         """Starts a place's next process, which joins these groups."""
@@ -149,35 +132,9 @@ class Crew:
         self.latest[place] = process
         self.employed.append(process)
         self.note_entering(place, groups)
-        scenario = self._scenario
-        task = control.Task(
-            place=place,
-            incarnation=incarnation,
-            peers=self._peers,
-            protocol=scenario.protocol,
-            parameters=self._given,
-            packet=scenario.network.max_packet + FRAME_BYTES + MARGIN,
-            groups=groups_ever(scenario.groups, scenario.fault),
-            enter=groups,
-            forms=forms,
-            network=scenario.network,
-            faults=self._still_on_network(),
-            calm=self.calm,
-            workload=scenario.workload,
-            duration=self._duration,
-            begin=self.begin,
-            clock_offset=self.offsets[place],
-            seed=str(scenario.seed),
-            trace=str(self._spools),
-            run=self._run,
-            note=note,
-            memory=self._memory,
-            backup=self._backup,
-            operations=scenario.memory.operations,
-            key=self._key,
-            insecure=self._namespaces is not None,
-        )
-        await process.employ(task, self._on_change)
+        who = {"place": place, "incarnation": incarnation, "enter": groups, "forms": forms, "note": note}
+        now = {"faults": self._still_on_network(), "calm": self.calm, "begin": self.begin, "clock_offset": self.offsets[place]}
+        await process.employ(control.Task(**self._task | who | now), self._on_change)
 
     def _on_change(self, process: Process) -> None:
         self._news.set()
@@ -186,19 +143,17 @@ class Crew:
 
     def _outside(self) -> list[str]:
         """Members that are not in all of their groups yet, or, if they have none, do not serve yet."""
-        groups = {place: [group for group, members in self._scenario.groups.items() if place in members] for place in self.latest}
-        return [
-            place
-            for place, process in self.latest.items()
-            if any(group not in process.entered for group in groups[place]) or not (groups[place] or process.serves)
-        ]
+        found = []
+        for place, process in self.latest.items():
+            groups = [group for group, members in self._scenario.groups.items() if place in members]
+            if any(group not in process.entered for group in groups) or not (groups or process.serves):
+                found.append(place)
+        return found
 
     def _fail_if_dead(self) -> None:
         for process in self.latest.values():
             if process.end is not None:
                 raise LiveError(f"{process.name} was gone before the scenario began: {process.end.reason or process.end.state}")
-
-    # --- processes that run -------------------------------------------------------------------------------------------
 
     def running(self, place: str) -> Process | None:
         """The process of a place, if there is one."""
@@ -220,8 +175,6 @@ class Crew:
     def tell_all(self, command: control.Command) -> None:
         for process in self.all_running:
             process.tell(command)
-
-    # --- the network --------------------------------------------------------------------------------------------------
 
     def spoil(self, fault: Fault, told: Iterable[Process]) -> None:
         """Puts a fault on the network, or heals it; ``told`` are the processes that record it."""
@@ -264,11 +217,8 @@ class Crew:
         """The faults of the network that a new process has to apply, with the time that each has left."""
         now = time.monotonic_ns()
         by_transport = [(fault, end) for fault, end in self._on_network if self._namespaces is None or fault.kind != "partition"]
-        return tuple(fault if not end else _shortened(fault, end - now) for fault, end in by_transport if not 0 < end <= now)
-
-
-def _shortened(fault: Fault, length: int) -> Fault:
-    return dataclasses.replace(fault, length=Duration(length))
+        lasting = [(fault, Duration(end - now if end else fault.length)) for fault, end in by_transport if not 0 < end <= now]
+        return tuple(dataclasses.replace(fault, length=left) for fault, left in lasting)
 
 
 def _addresses(places: Sequence[str], namespaces: Namespaces | None, lans: int) -> tuple[dict[str, Address], dict[str, Address]]:

@@ -29,7 +29,7 @@ class LiveFaults:
     def __init__(self, crew: Crew, servers: Mapping[str, MailboxServer] = MappingProxyType({})) -> None:
         """``servers``: of shared memory, by node."""
         self._crew = crew
-        self._servers = servers
+        self.nodes = servers
         self._agenda: list[tuple[int, int, Action]] = []
         self._order = itertools.count()
 
@@ -49,8 +49,6 @@ class LiveFaults:
 
     def at(self, moment: int, action: Action) -> None:
         heapq.heappush(self._agenda, (moment, next(self._order), action))
-
-    # --- processes ----------------------------------------------------------------------------------------------------
 
     def running(self, place: str) -> Process | None:
         return self._crew.running(place)
@@ -106,8 +104,6 @@ class LiveFaults:
         if process is not None:
             process.tell(control.Inflict(fault))
 
-    # --- groups -------------------------------------------------------------------------------------------------------
-
     def entered(self, process: Process) -> Mapping[str, None]:
         return process.entered
 
@@ -121,23 +117,15 @@ class LiveFaults:
         self._crew.note_entering(process.place, groups)
         process.tell(control.Enter(tuple(groups), fault))
 
-    # --- shared memory ------------------------------------------------------------------------------------------------
-
-    @property
-    def nodes(self) -> Mapping[str, MailboxServer]:
-        return self._servers
-
     def has_module(self, node: str, module: int) -> bool:
         return True
 
     def crash_module(self, node: str, module: int) -> None:
-        self._servers[node].crash_module(module)
+        self.nodes[node].crash_module(module)
 
     async def lose_memory(self, node: str, processes: Sequence[Process]) -> None:
-        if node in self._servers and all([await process.gone(GONE_SECONDS) for process in processes]):
-            self._servers[node].remove_all()
-
-    # --- the network, and the end -------------------------------------------------------------------------------------
+        if node in self.nodes and all([await process.gone(GONE_SECONDS) for process in processes]):
+            self.nodes[node].remove_all()
 
     def spoil(self, fault: Fault, recording: Sequence[Process]) -> None:
         self._crew.spoil(fault, recording)

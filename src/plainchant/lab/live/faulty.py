@@ -1,7 +1,5 @@
 """A transport that injects faults into another: loss, delay, duplicates, damage, partitions, a crash in a broadcast.
 
-Theory of operation
--------------------
 It does to real packets what ``sim.network`` does to simulated ones, from the same declarations
 (:class:`~plainchant.scenario.model.Network` and :class:`~plainchant.scenario.model.Fault`), with the same computations
 (:mod:`~plainchant.scenario.links`) and in the same order: bandwidth, cuts and partitions, loss, damage, duplication, delay,
@@ -10,12 +8,12 @@ under way when a link is cut still arrives. Packets with flipped bits are sent, 
 sends to itself over the network (``Description.loopback``) has the delay of its link and the faults that name the process, but
 not the network's own rates.
 
-Links are between processes, not incarnations. If nothing is to happen to a packet on its way to some destinations, it goes to all
-of them in one call of the inner transport, at once; what is delayed waits in a heap with one timer for the earliest, so that
-packets with the same delay stay in order. Delays come on top of those of the real network, and are as exact as the event loop's
-timers (about a millisecond); without any delay, a reordered packet is held back as if there were one of a millisecond. A medium
-for all cannot be had between processes: with ``shared``, each has one for itself. What costs processor time (``send_cost``,
-``receive_cost``), ``buffer``, ``outgoing`` and ``slot`` are left to reality.
+Links are between processes, not incarnations. Where nothing is to happen to a packet, it goes to all such destinations in one
+call of the inner transport; what is delayed waits in a heap with one timer for the earliest, so that packets with the same delay
+stay in order. Delays add to those of the real network, and are as exact as the event loop's timers (about a millisecond);
+without any delay, a reordered packet is held back as if there were one of a millisecond. With ``shared``, each process has a
+medium for itself. What costs processor time (``send_cost``, ``receive_cost``), ``buffer``, ``outgoing`` and ``slot`` are left to
+reality.
 """
 
 from __future__ import annotations
@@ -35,10 +33,8 @@ from ...live.transport import Address, Data, Receive, Transport, TurnOver
 from ...scenario.links import HELD_BACK, damaged, draw_delay, effect_of, link_between, transmission_time, without_rates
 from ...scenario.model import Delay, Fault, Link, Network
 
-NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "lan", "heal")
-"""The kinds of fault that :meth:`FaultyTransport.apply` takes."""
-HARMLESS: Final = Network(delay=Delay(low=Duration(0)))
-"""Rules that do nothing, until faults are applied."""
+NETWORK_FAULTS: Final = ("partition", "cut", "clog", "loss", "lan", "heal")  # what :meth:`FaultyTransport.apply` takes
+HARMLESS: Final = Network(delay=Delay(low=Duration(0)))  # rules that do nothing, until faults are applied
 _FOREVER: Final = 1 << 62
 
 
@@ -49,10 +45,8 @@ class Spoiled:
     lost: int = 0
     duplicated: int = 0
     corrupted: int = 0
-    delayed: int = 0
-    """Those that did not leave at once."""
-    held_back: int = 0
-    """Those among them that others may have overtaken."""
+    delayed: int = 0  # those that did not leave at once
+    held_back: int = 0  # those among them that others may have overtaken
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,15 +81,12 @@ class FaultyTransport:
         self._faults: list[Fault] = []
         self._ends: list[asyncio.TimerHandle] = []
         self._paths: dict[Address, _Path] = {}
-        self._free: dict[Address | None, int] = {}
-        """When a link (or, under None, the medium) is free again."""
+        self._free: dict[Address | None, int] = {}  # when a link (or, under None, the medium) is free again
         self._order = itertools.count()
         self._under_way: list[tuple[int, int, list[Address], bytes]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._kill: Callable[[Sequence[Address]], None] | None = None
         self._dying = False
-
-    # --- what a transport has -----------------------------------------------------------------------------------------
 
     async def open(self, receive: Receive, turn_over: TurnOver) -> None:
         self._loop = asyncio.get_running_loop()
@@ -127,8 +118,6 @@ class FaultyTransport:
             handle.cancel()
         self._ends.clear()
         await self.inner.close()
-
-    # --- faults -------------------------------------------------------------------------------------------------------
 
     def apply(self, fault: Fault) -> None:
         """Puts a partition, cut, clog, loss or crash of a network on, for its length or until the next heal; or heals."""
@@ -191,16 +180,13 @@ class FaultyTransport:
     def _bandwidth(self, link: Link) -> int:
         return self._rules.bandwidth if self._rules.shared else link.bandwidth
 
-    # --- packets ------------------------------------------------------------------------------------------------------
-
     def _send(self, to: Sequence[Address], data: Data) -> None:
         paths = [self._path(address) for address in to]
         if all(path.harmless for path in paths):
             self.inner.send(to, data)
             return
         now = self._now()
-        copies: dict[tuple[int, bytes], list[Address]] = {}
-        """The destinations of each time and content."""
+        copies: dict[tuple[int, bytes], list[Address]] = {}  # destinations by time and content
         kept = bytes(data)
         leaves = -1
         for address, path in zip(to, paths, strict=True):
@@ -245,8 +231,6 @@ class FaultyTransport:
             return now
         self._free[link] = time = max(now, self._free.get(link, 0)) + transmission_time(self._rules, size, bandwidth)
         return time
-
-    # --- time ---------------------------------------------------------------------------------------------------------
 
     def _now(self) -> int:
         return int(self._loop.time() * SECOND)

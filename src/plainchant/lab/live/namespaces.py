@@ -1,14 +1,12 @@
 """A network of this machine's own for each process, so that a partition is one of the kernel's.
 
-Theory of operation
--------------------
 Each place gets a network namespace with one interface, the end of a virtual cable; the other ends are in a further namespace,
-the *switch*, where bridges join them. Places in one part are ports of one bridge: a partition moves ports to other bridges, and
-packets between them go nowhere, whatever the processes do.
+the *switch*, where bridges join them. A partition moves ports to other bridges: packets between parts go nowhere, whatever the
+processes do.
 
 A namespace lasts as long as a process is in it. Here that is a *keeper*, a process that reads its standard input until we close
-it. So nothing is left behind however we end, nothing needs a name, and the machine's own network is not touched. Workers
-are started in the namespace of their place, one incarnation after the other, at the same address.
+it. So nothing is left behind however we end, nothing needs a name, and the machine's own network is not touched. Workers are
+started in the namespace of their place, one incarnation after the other, at the same address.
 
 This takes ``unshare`` and ``nsenter`` (util-linux), ``ip`` (iproute2), and the right to make namespaces: root has it, and where
 the system allows user namespaces every user has it, as root of one.
@@ -21,19 +19,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from ...core.model import PlainchantError
 from ...live.transport import Address
 
 PORT: Final = 7000
-_SECONDS: Final = 10.0
-"""How long setting something up may take."""
+_SECONDS: Final = 10.0  # how long setting something up may take
 _TOOLS: Final = ("unshare", "nsenter", "ip", "cat")
 _MTU: Final = 65_535
-_MOST: Final = 1000
-"""A bridge has 1023 ports."""
+_MOST: Final = 1000  # a bridge has 1023 ports
 
 
 class NamespaceError(PlainchantError):
@@ -64,7 +59,7 @@ class Namespaces:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.close()
 
     def address(self, place: str) -> Address:
@@ -91,14 +86,11 @@ class Namespaces:
         for keeper in self._keepers:
             keeper.kill()
         for keeper in self._keepers:
-            if keeper.stdin is not None:
-                keeper.stdin.close()
-            if keeper.stdout is not None:
-                keeper.stdout.close()
+            for pipe in (keeper.stdin, keeper.stdout):
+                if pipe is not None:
+                    pipe.close()
             keeper.wait()
         self._keepers.clear()
-
-    # --- setting up -------------------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
         own = ["--user", "--map-root-user"] if self._own_user else []
@@ -118,11 +110,7 @@ class Namespaces:
     def _keep(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         """Starts a process in a namespace of its own, and returns when it is there."""
         keeper = subprocess.Popen(
-            [*command, "cat"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
+            [*command, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         self._keepers.append(keeper)
         assert keeper.stdin is not None
@@ -136,10 +124,8 @@ class Namespaces:
             except BrokenPipeError:
                 there = b""
             if not there:
-                raise NamespaceError(
-                    f"this system lets us make no network namespaces ({keeper.stderr.read().decode().strip()}); "
-                    "be root, or leave out --namespaces"
-                )
+                text = f"this system lets us make no network namespaces ({keeper.stderr.read().decode().strip()})"
+                raise NamespaceError(f"{text}; be root, or leave out --namespaces")
         return keeper
 
     def _enter(self, keeper: subprocess.Popen[bytes], *, net: bool = True) -> list[str]:

@@ -21,22 +21,18 @@ import msgspec
 
 from ...core.model import SECOND, PlainchantError
 from ...core.names import process_name
+from ...group.waiting import fail
 from ...scenario.model import SLICE
 from ...scenario.outcome import ProcessEnd
 from . import control
 
-WORKER: Final = ("-m", "plainchant.lab.live.worker")
-"""What Python is started with."""
-ANSWER_SECONDS: Final = 5.0
-"""How long a worker may take to answer before it is taken to be busy."""
-EXIT_SECONDS: Final = 10.0
-"""How long a worker may take to exit after its last word."""
-WHERE_SECONDS: Final = 1.0
-"""How long a worker that hangs is given to say where it is."""
+WORKER: Final = ("-m", "plainchant.lab.live.worker")  # what Python is started with
+ANSWER_SECONDS: Final = 5.0  # how long a worker may take to answer before it is taken to be busy
+EXIT_SECONDS: Final = 10.0  # how long a worker may take to exit after its last word
+WHERE_SECONDS: Final = 1.0  # how long a worker that hangs is given to say where it is
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_STORY: Final = 20_000
-_LAST_WORDS: Final = 400
-"""Characters of a dead worker's complaint that are told."""
+_LAST_WORDS: Final = 400  # characters of a dead worker's complaint that are told
 
 
 class LiveError(PlainchantError):
@@ -50,43 +46,32 @@ class Process:
 
     def __init__(self, errors: Path, within: Sequence[str] = ()) -> None:
         """``errors``: the file for its complaints; ``within``: the command that it is started under."""
-        self.place = ""
-        self.name = ""
+        self.place = self.name = ""
         self.entered: dict[str, None] = {}
         self.parameters: dict[str, Any] | None = None
-        self.serves = False
-        """Whether it takes part without being in a group."""
+        self.serves = False  # whether it takes part without being in a group
         self.leaving = False
         self.paused_until = 0
         self.doomed = False
-        self.killed = ""
-        """Why we killed it, if we did."""
-        self.unexpected = ""
-        """How it ended, if neither the scenario nor the supervisor caused that."""
+        self.killed = ""  # why we killed it, if we did
+        self.unexpected = ""  # how it ended, if neither the scenario nor the supervisor caused that
         self.end: ProcessEnd | None = None
         self.status = control.Status(0, None, 0, 0, 0)
-        self.is_awake = False
-        """Whether it has sent a report. Until then it is starting, which takes long on a machine without a free processor."""
-        self.unanswered = 0
-        """Consecutive status requests that it left unanswered while it was awake."""
-        self.stuck = ""
-        """Its stacks when it was found to hang, if it was."""
+        self.is_awake = False  # whether it has sent a report; until then it is starting, which is slow on a busy machine
+        self.unanswered = 0  # consecutive status requests that it left unanswered while it was awake
+        self.stuck = ""  # its stacks when it was found to hang, if it was
         self.last_word: control.Over | None = None
         self._errors = errors
         self._answers: dict[int, asyncio.Future[control.Done | control.Status]] = {}
         self._changed: Callable[[Process], None] = lambda process: None
         with errors.open("wb") as file:
             self._popen = subprocess.Popen(
-                [*within, sys.executable, *WORKER],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
+                [*within, sys.executable, *WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file
             )
         self._busy_until = 0
         self._slowing: asyncio.Task[None] | None = None
         self._writer: asyncio.WriteTransport | None = None
-        self._unsaid: list[bytes] = []
-        """Lines to write once its standard input is connected: its task first."""
+        self._unsaid: list[bytes] = []  # lines to write once its standard input is connected: its task first
         self._ear: asyncio.ReadTransport | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -113,8 +98,6 @@ class Process:
         self._writer.write(b"".join(self._unsaid))
         self._unsaid.clear()
         self._reading = loop.create_task(self._read(reader))
-
-    # --- talking ------------------------------------------------------------------------------------------------------
 
     def tell(self, command: control.Command) -> None:
         """Sends a command that needs no answer; a process that is stopped reads it when it continues."""
@@ -155,15 +138,12 @@ class Process:
     def _heard(self, report: control.Report) -> None:
         self.is_awake = True
         match report:
-            case control.Entered(group, name, parameters):
-                self.name = name
-                self.entered[group] = None
-                self.parameters = parameters
-                self._changed(self)
-            case control.Serving(name, parameters):
-                self.name = name
-                self.serves = True
-                self.parameters = parameters
+            case control.Entered() | control.Serving():
+                self.name, self.parameters = report.name, report.parameters
+                if isinstance(report, control.Entered):
+                    self.entered[report.group] = None
+                else:
+                    self.serves = True
                 self._changed(self)
             case control.Over():
                 self.last_word = report
@@ -174,18 +154,14 @@ class Process:
                 if answer is not None and not answer.done():
                     answer.set_result(report)
 
-    # --- signals ------------------------------------------------------------------------------------------------------
-
     def kill(self, why: str) -> None:
         """Ends it with SIGKILL."""
-        if self.running and self._popen.poll() is None:
+        if self._signal(signal.SIGKILL):
             self.killed = self.killed or why
-            self._popen.kill()
 
     def pause(self, until: int) -> None:
         """Stops it until a time, ns of the monotonic clock; a longer pause that is under way stays."""
-        if self.running and self._popen.poll() is None:
-            self._popen.send_signal(signal.SIGSTOP)
+        if self._signal(signal.SIGSTOP):
             self.paused_until = max(until, self.paused_until)
 
     def keep_busy(self, until: int, share: float) -> None:
@@ -208,9 +184,11 @@ class Process:
         if not self.paused_until:
             self._signal(signal.SIGCONT)
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self.running and self._popen.poll() is None:
+    def _signal(self, number: signal.Signals) -> bool:
+        is_there = self.running and self._popen.poll() is None
+        if is_there:
             self._popen.send_signal(number)
+        return is_there
 
     def relax(self) -> None:
         """Ends its pause and its busy time."""
@@ -223,10 +201,7 @@ class Process:
         """Lets it go on."""
         if self.paused_until:
             self.paused_until = 0
-            if self._popen.poll() is None:
-                self._popen.send_signal(signal.SIGCONT)
-
-    # --- the end ------------------------------------------------------------------------------------------------------
+            self._signal(signal.SIGCONT)
 
     async def gone(self, seconds: float) -> bool:
         """Waits until it is gone, for at most this long; whether it is."""
@@ -247,18 +222,14 @@ class Process:
         self.hang_up()
         self.paused_until = 0
         for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(_Gone())
-                answer.exception()
+            fail(answer, _Gone())
         self._changed(self)
 
     def _judge(self, status: int) -> ProcessEnd:
         word = self.last_word
         if status == 0 and word is not None:
-            state = word.state
-            if state == "ended":
-                return ProcessEnd("alive")
-            return ProcessEnd("left") if state == "left" else ProcessEnd("halted", word.reason)
+            ends = {"ended": ProcessEnd("alive"), "left": ProcessEnd("left")}
+            return ends.get(word.state, ProcessEnd("halted", word.reason))
         if status == -signal.SIGKILL and self.killed:
             return ProcessEnd("crashed", self.killed)
         if status == -signal.SIGKILL and self.doomed:
@@ -278,9 +249,7 @@ class Process:
         self.tell(control.Where())
         if self.is_awake:  # else the signal would end it
             self._signal(signal.SIGUSR1)
-        deadline = time.monotonic() + WHERE_SECONDS
-        while self.running and time.monotonic() < deadline:
-            await asyncio.sleep(0.05)
+        await self.gone(WHERE_SECONDS)
         return self._errors.read_bytes()[before:].decode(errors="replace")[-_LONGEST_STORY:]
 
     def _complaint(self) -> str:

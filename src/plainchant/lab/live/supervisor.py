@@ -1,25 +1,22 @@
 """Runs a scenario with real processes: starts them, makes its faults happen, waits until all is quiet, and ends them.
 
-Theory of operation
--------------------
-Each member is a worker process (:mod:`.worker`; seen from here, :mod:`.process`). The scenario's time 0 is when all first members
-are in their groups (:mod:`.crew`). From then on it goes as in the simulator (``sim.simulation``): until ``duration`` senders send
-and faults happen (:mod:`.faults`), those of the scenario and those drawn from its seed; then everything heals, and the run goes
-on until no process waits for anything during a whole settle period of the protocol, or until the ``drain`` bound.
+Each member is a worker process (:mod:`.worker`; seen from here, :mod:`.process`). The scenario's time 0 is when all first
+members are in their groups (:mod:`.crew`). From then on it goes as in the simulator (``sim.simulation``): until ``duration``
+senders send and faults happen (:mod:`.faults`), those of the scenario and those drawn from its seed; then everything heals, and
+the run goes on until no process waits for anything during a whole settle period of the protocol, or until the ``drain`` bound.
 
 **Faults are real.** A crash is SIGKILL; in the middle of a broadcast, the process kills itself there. A pause is SIGSTOP and
-SIGCONT. A process that comes back is a new one, at the same address. What happens to packets happens in the processes' own
-transports (:mod:`.faulty`); so do partitions, or, if asked for, in the kernel (:mod:`.namespaces`).
+SIGCONT. A process that comes back is a new one, at the same address. Faults of packets happen in the processes' transports
+(:mod:`.faulty`); so do partitions, or, if asked for, in the kernel (:mod:`.namespaces`).
 
-**Shared memory.** A run has a namespace of its own at the mailbox server, or one for each node. When all processes have ended,
-what they left there is removed. A node crashes with all its processes, each killed by its id, and with its memory.
+**Shared memory.** A run has a namespace of its own at the mailbox server, or one for each node, emptied when all processes have
+ended. A node crashes with all its processes, each killed by its id, and with its memory.
 
-**Nothing hangs and nothing is left behind.** Every wait is bounded. Processes are ended by their ids whatever happens, and they
-die with the supervisor if it is killed. An end that neither the scenario nor the supervisor caused is *unexpected*, and reported.
-A process that does not answer, never gets quiet, or does not end when it is told to, *hangs*: it is asked for its stacks, by a
-signal too, which also reaches an endless loop, and they are in the summary.
-
-To measure what processes use while they run, give a :class:`Watch`, which sees them twice a second.
+**Nothing hangs and nothing is left behind.** Every wait is bounded. Processes are ended by their ids whatever happens, and die
+with the supervisor if it is killed. An end that neither the scenario nor the supervisor caused is *unexpected*, and reported. A
+process that does not answer, never gets quiet, or does not end when it is told to, *hangs*: it is asked for its stacks, by a
+signal too, which also reaches an endless loop, and they are in the summary. A :class:`Watch` sees processes twice a second, to
+measure them.
 """
 
 from __future__ import annotations
@@ -50,20 +47,18 @@ from .process import LiveError, Process
 
 DRAIN_AT_MOST: Final = Duration(60 * SECOND)
 END_SECONDS: Final = 10.0
-_HEAD_START: Final = 50 * MS
-"""Between announcing the beginning of the scenario and the beginning, so that all processes have read it."""
+_HEAD_START: Final = 50 * MS  # between announcing the scenario's beginning and the beginning: all processes have read it
 _POLL: Final = 500 * MS
-_SILENT: Final = 6
-"""Consecutive status requests, of five seconds each, that a process leaves unanswered before it counts as hanging."""
+_SILENT: Final = 6  # consecutive status requests (5 s each) left unanswered before a process counts as hanging
 _SHORTEST_SETTLE: Final = 100 * MS
+_SPOILED: Final = ("lost", "duplicated", "corrupted")
 _LEFT_TO_REALITY: Final = ("slot", "outgoing", "send_cost", "receive_cost", "machines", "buffer")
 
 
 class Watch(Protocol):
     """Looks at the processes of a run while senders send."""
 
-    every: float
-    """Seconds between two calls."""
+    every: float  # seconds between two calls
 
     def look(self, processes: Sequence[Process], servers: Mapping[str, MailboxServer]) -> None:
         """Called with the processes that run now and the servers of shared memory, by node."""
@@ -76,38 +71,24 @@ class LiveSummary:
     run: str
     protocol: str
     seed: int
-    elapsed: int
-    """From the beginning of the scenario to its end, ns."""
+    elapsed: int  # from the beginning of the scenario to its end, ns
     processes: dict[str, ProcessEnd]
-    unexpected: dict[str, str]
-    """Processes whose end neither the scenario nor the supervisor caused, and how they ended."""
-    parameters: dict[str, Any]
-    """Those that the protocol worked with."""
-    packets_lost: int
-    """On purpose; of a process that was killed, as far as it had told."""
+    unexpected: dict[str, str]  # processes whose end neither the scenario nor the supervisor caused, and how they ended
+    parameters: dict[str, Any]  # those that the protocol worked with
+    packets_lost: int  # on purpose; of a process that was killed, as far as it had told
     packets_duplicated: int
     packets_corrupted: int
-    faults: tuple[Fault, ...]
-    """The schedule: the scenario's own faults and those drawn from the seed."""
-    skipped: tuple[tuple[Fault, str], ...]
-    """Those among them that found no process to happen to, and why."""
-    partitions: Literal["transport", "namespaces"]
-    """Where partitions are made."""
-    not_applied: tuple[str, ...]
-    """Settings of the scenario that mean nothing live."""
+    faults: tuple[Fault, ...]  # the schedule: the scenario's own faults and those drawn from the seed
+    skipped: tuple[tuple[Fault, str], ...]  # those among them that found no process to happen to, and why
+    partitions: Literal["transport", "namespaces"]  # where partitions are made
+    not_applied: tuple[str, ...]  # settings of the scenario that mean nothing live
     time_scale: float
-    drained: bool
-    """Whether the run was to be drained."""
-    drain: int
-    """How long it may have taken to get quiet, ns."""
-    quiet: bool
-    """Whether it was drained and got quiet."""
-    not_quiet: dict[str, str]
-    """If it did not get quiet: what each process waits for."""
-    stuck: dict[str, str] = dataclasses.field(default_factory=dict)
-    """The stacks of processes that hang."""
-    left: dict[str, int] = dataclasses.field(default_factory=dict)
-    """Number of files left in shared memory when all processes had ended, by node; they are removed then."""
+    drained: bool  # whether the run was to be drained
+    drain: int  # how long it may have taken to get quiet, ns
+    quiet: bool  # whether it was drained and got quiet
+    not_quiet: dict[str, str]  # if it did not get quiet: what each process waits for
+    stuck: dict[str, str] = dataclasses.field(default_factory=dict)  # the stacks of processes that hang
+    left: dict[str, int] = dataclasses.field(default_factory=dict)  # files left in shared memory at the end, by node
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for JSON."""
@@ -131,13 +112,11 @@ def supervise(
     progress: Callable[[str], None] = lambda text: None,
     watch: Watch | None = None,
 ) -> LiveSummary:
-    """Runs a scenario with real processes, which record what they do under ``spools``.
-
-    ``given`` names parameters that the user has set: these, and all that are not at their defaults, stay as they are; the
-    protocol fits the others to this machine. ``namespaces``: partitions are made by the kernel. ``time_scale`` stretches the
-    times of senders and faults. ``encrypted``: packets are sealed with a key that is made for the run. ``progress`` is called
-    with a sentence about the state of the run, ``watch`` sees the processes.
-    """
+    """Runs a scenario with real processes, which record what they do under ``spools``. ``given`` names parameters that the user
+    has set: these, and all that are not at their defaults, stay as they are; the protocol fits the others to this machine.
+    ``namespaces``: partitions are made by the kernel. ``time_scale`` stretches the times of senders and faults. ``encrypted``:
+    packets are sealed with a key that is made for the run. ``progress`` is called with a sentence about the state of the run,
+    ``watch`` sees the processes."""
     if not time_scale > 0:
         raise UsageError(f"times cannot be stretched by {time_scale:g}; give a number above 0")
     processes: list[Process] = []
@@ -172,8 +151,7 @@ class _Supervisor:
         self.key = ""
         self.watch: Watch | None = None
         self._memory = f"live {os.urandom(8).hex()}" if self._description.placement.memory is not None else ""
-        self.servers = self._make_servers()
-        """The mailbox servers by node; where there are no nodes, under an empty name."""
+        self.servers = self._make_servers()  # the mailbox servers by node; where there are no nodes, under an empty name
         self._crew: Crew
         self._faults: LiveFaults
         self._injector: Injector[Process]
@@ -195,15 +173,7 @@ class _Supervisor:
         """Runs to the end and says what happened."""
         scenario = self._scenario
         self._crew = Crew(
-            scenario,
-            spools,
-            processes,
-            namespaces=namespaces,
-            given=given,
-            run=run,
-            duration=scenario.duration,
-            memory=self._memory,
-            key=self.key,
+            scenario, spools, processes, namespaces=namespaces, given=given, run=run, memory=self._memory, key=self.key
         )
         returning = Random(f"{scenario.seed}/faults/returning")
         self._faults = LiveFaults(self._crew, self.servers)
@@ -222,7 +192,6 @@ class _Supervisor:
         return self._summary(run, elapsed, quiet, namespaces is not None)
 
     async def _traffic(self) -> None:
-        """From the beginning to the end of the duration."""
         crew = self._crew
         self._begin = crew.begin = time.monotonic_ns() + _HEAD_START
         crew.tell_all(control.Begin(self._begin))
@@ -255,9 +224,8 @@ class _Supervisor:
         """Asks for the status twice a second, so that the counters of a process that is killed are known."""
         while True:
             done = max(0, time.monotonic_ns() - self._begin) / self._scenario.duration
-            self._progress(
-                f"{min(1.0, done):.0%} of {format_duration(self._scenario.duration)}, {len(self._crew.all_running)} processes"
-            )
+            length, processes = format_duration(self._scenario.duration), len(self._crew.all_running)
+            self._progress(f"{min(1.0, done):.0%} of {length}, {processes} processes")
             await asyncio.sleep(_POLL / SECOND)
             await self._ask_all()
 
@@ -273,7 +241,6 @@ class _Supervisor:
                 await self._ask_where([process])
 
     async def _ask_where(self, processes: Sequence[Process]) -> None:
-        """Asks processes that hang for their stacks."""
         places = await asyncio.gather(*(process.where() for process in processes))
         for process, place in zip(processes, places, strict=True):
             process.stuck = process.stuck or place or "it does not say where it is"
@@ -286,11 +253,9 @@ class _Supervisor:
         while True:
             await self._ask_all()
             now = time.monotonic_ns()
-            waiting = {
-                process.name: process.status.waiting for process in self._crew.all_running if process.status.waiting is not None
-            }
+            states = {process.name: process.status.waiting for process in self._crew.all_running}
+            waiting = self._not_quiet = {name: what for name, what in states.items() if what is not None}
             settle = self._settle()
-            self._not_quiet = waiting
             if waiting:
                 quiet_since = None
             elif quiet_since is None:
@@ -309,7 +274,6 @@ class _Supervisor:
         return max(_SHORTEST_SETTLE, *(self._description.settle(made(**each)) for each in known))
 
     async def _end(self, *, drained: bool) -> None:
-        """Tells all running processes to end."""
         self._progress("ending")
         running = self._crew.all_running
         for process in running:
@@ -320,7 +284,6 @@ class _Supervisor:
                 process.unexpected = f"was told to end and did not in {END_SECONDS:g} s"
 
     async def _end_all(self) -> None:
-        """Ends every process, whatever happened before."""
         for process in self._crew.employed:
             process.relax()
             process.kill("the run was over")
@@ -329,30 +292,19 @@ class _Supervisor:
             process.hang_up()
 
     def _summary(self, run: str, elapsed: int, quiet: bool, by_kernel: bool) -> LiveSummary:
-        employed = self._crew.employed
+        scenario, employed, skipped = self._scenario, self._crew.employed, tuple(self._injector.skipped)
         parameters = [process.parameters for process in employed if process.parameters is not None]
+        told: dict[str, Any] = {"run": run, "protocol": scenario.protocol, "seed": scenario.seed, "parameters": parameters[0]}
+        told |= {"elapsed": elapsed, "faults": scenario.fault, "skipped": skipped, "not_applied": not_applied(scenario)}
+        told |= {"time_scale": self.time_scale, "partitions": "namespaces" if by_kernel else "transport"}
+        told |= {"drained": bool(scenario.drain), "drain": self._drain, "quiet": quiet, "not_quiet": self._not_quiet}
+        told |= {f"packets_{what}": sum(getattr(process.status, what) for process in employed) for what in _SPOILED}
         return LiveSummary(
-            run=run,
-            protocol=self._scenario.protocol,
-            seed=self._scenario.seed,
-            elapsed=elapsed,
             processes={process.name: process.end for process in employed if process.end is not None},
             unexpected={process.name: process.unexpected for process in employed if process.unexpected},
-            parameters=parameters[0],
-            packets_lost=sum(process.status.lost for process in employed),
-            packets_duplicated=sum(process.status.duplicated for process in employed),
-            packets_corrupted=sum(process.status.corrupted for process in employed),
-            faults=self._scenario.fault,
-            skipped=tuple(self._injector.skipped),
-            partitions="namespaces" if by_kernel else "transport",
-            not_applied=not_applied(self._scenario),
-            time_scale=self.time_scale,
-            drained=bool(self._scenario.drain),
-            drain=self._drain,
-            quiet=quiet,
-            not_quiet=self._not_quiet,
             stuck={process.name: process.stuck for process in employed if process.stuck},
             left={node: left for node, server in self.servers.items() if (left := len(server.sizes()))},
+            **told,
         )
 
 
@@ -364,15 +316,9 @@ def stretched(scenario: Scenario, factor: float) -> Scenario:
 
     description = describe(scenario.protocol)
     faults = schedule_of(scenario, description, description.parameters(**scenario.parameters))
-    return dataclasses.replace(
-        scenario,
-        duration=longer(scenario.duration),
-        workload=tuple(
-            dataclasses.replace(workload, start=longer(workload.start), stop=longer(workload.stop))
-            for workload in scenario.workload
-        ),
-        fault=tuple(dataclasses.replace(fault, at=longer(fault.at), length=longer(fault.length)) for fault in faults),
-    )
+    workloads = [dataclasses.replace(each, start=longer(each.start), stop=longer(each.stop)) for each in scenario.workload]
+    later = [dataclasses.replace(fault, at=longer(fault.at), length=longer(fault.length)) for fault in faults]
+    return dataclasses.replace(scenario, duration=longer(scenario.duration), workload=tuple(workloads), fault=tuple(later))
 
 
 def _new_key() -> str:
@@ -385,13 +331,12 @@ def not_applied(scenario: Scenario) -> tuple[str, ...]:
     """The settings of a scenario that a live run leaves to reality."""
     default = Network()
     named = [f"network.{key}" for key in _LEFT_TO_REALITY if getattr(scenario.network, key) != getattr(default, key)]
-    if scenario.network.shared:
-        named.append("network.shared (each process has a medium of its own)")
-    if any(workload.cost for workload in scenario.workload):
-        named.append("workload.cost")
-    if any(clock.drift for clock in scenario.clock):
-        named.append("clock.drift")
-    return tuple(named)
+    further = {
+        "network.shared (each process has a medium of its own)": scenario.network.shared,
+        "workload.cost": any(workload.cost for workload in scenario.workload),
+        "clock.drift": any(clock.drift for clock in scenario.clock),
+    }
+    return (*named, *(name for name, is_set in further.items() if is_set))
 
 
 def _kept(scenario: Scenario, given: Iterable[str]) -> dict[str, Any]:

@@ -1,20 +1,18 @@
 """One member of a live scenario, as a process: ``python -m plainchant.lab.live.worker``.
 
-Theory of operation
--------------------
 The worker reads its task and then commands from standard input and reports on standard output (:mod:`.control`). It is an
-application like any other: a :class:`~.node.Node` over a :class:`~.faulty.FaultyTransport`, with senders (:mod:`.workload`) and a
-reader for each of its groups. It exits when it has left its last group, was halted by the protocol, or is told to end.
+application like any other: a :class:`~.node.Node` over a :class:`~.faulty.FaultyTransport`, with senders (:mod:`.workload`) and
+a reader for each of its groups. It exits when it has left its last group, was halted by the protocol, or is told to end; only
+then does it record an ``end``.
 
 A process that is to die in the middle of a broadcast, or after its k-th event, kills itself with SIGKILL. One whose supervisor
 is gone (standard input ends, or on Linux the parent dies) dies at once, because no other process would end it.
-
-Only a process that is told to end records an ``end``. One that left its last group is complete with that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import dataclasses
 import faulthandler
@@ -47,10 +45,8 @@ from .workload import Numbering, Sender, outgoing_for
 if TYPE_CHECKING:
     from ...live.keys import Keyring
 
-JOIN_SECONDS: Final = 30.0
-"""How long a process that starts later tries to join a group before it gives up."""
-FORM_SECONDS: Final = 120.0
-"""How long the first members wait for each other; their supervisor gives up before."""
+JOIN_SECONDS: Final = 30.0  # how long a process that starts later tries to join a group before it gives up
+FORM_SECONDS: Final = 120.0  # how long the first members wait for each other; their supervisor gives up before
 _LONGEST_LINE: Final = 64 << 20
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -62,37 +58,21 @@ class Worker:
         self._task = task
         self._numbering: dict[Group, Numbering] = {}
         self._groups: list[Group] = []
-        self._outside: dict[str, None] = {}
-        """Groups that it has asked to enter and is not in yet."""
+        self._outside: dict[str, None] = {}  # groups that it has asked to enter and is not in yet
         self._begin = task.begin
         self._quiet = task.calm
-        self._refusing: dict[str, None] = {}
-        """Groups that it refuses when they are proposed; an empty name stands for all."""
+        self._refusing: dict[str, None] = {}  # groups that it refuses when they are proposed; an empty name stands for all
         self._sending: dict[Group, list[asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._over: asyncio.Future[control.Over] = asyncio.get_running_loop().create_future()
         self._drained = False
-        self._transports: list[FaultyTransport] = []
-        """One for each network."""
-        self._attentive = asyncio.Event()
-        """Whether the application takes messages."""
+        self._transports: list[FaultyTransport] = []  # one for each network
+        self._attentive = asyncio.Event()  # whether the application takes messages
         self._attentive.set()
-        self._node = Node(
-            me=task.place,
-            peers=task.peers,
-            parameters=task.parameters,
-            transport=self._make_transport,
-            packet=task.packet,
-            trace=task.trace,
-            run=task.run,
-            incarnation=task.incarnation,
-            groups=task.groups,
-            memory=task.memory,
-            backup=task.backup,
-            description=self._describe(),
-            key=_ring(task.key),
-            insecure=task.insecure,
-        )
+        same = ("peers", "parameters", "packet", "trace", "run", "incarnation", "groups", "memory", "backup", "insecure")
+        given: dict[str, Any] = {name: getattr(task, name) for name in same}
+        description, key = self._describe(), _ring(task.key)
+        self._node = Node(me=task.place, transport=self._make_transport, description=description, key=key, **given)
         if self._node.proposes:
             self._node.agree = self._agree
 
@@ -106,7 +86,6 @@ class Worker:
         return made
 
     def _describe(self) -> Description:
-        """The protocol, as this scenario has it."""
         task = self._task
         description = describe(task.protocol)
 
@@ -128,8 +107,6 @@ class Worker:
 
     def _stream(self, name: str) -> Random:
         return Random(f"{self._task.seed}/{name}/{self._task.place}/{self._task.incarnation}")
-
-    # --- from beginning to end ----------------------------------------------------------------------------------------
 
     async def run(self, commands: asyncio.StreamReader) -> None:
         """Carries out commands until the process ends."""
@@ -169,19 +146,19 @@ class Worker:
         return task
 
     def _gone(self, task: asyncio.Task[None]) -> None:
-        """A task that failed ends the process, with its traceback."""
+        """The protocol halted the process, or a task failed, which ends the process with its traceback."""
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self._over.done():
+        error = task.exception() if not task.cancelled() else None
+        if isinstance(error, Halted):
+            self._finish(control.Over("halted", str(error)))
+        elif error is not None and not self._over.done():
             self._over.set_exception(error)
 
     def _finish(self, over: control.Over) -> None:
         if not self._over.done():
             self._over.set_result(over)
 
-    # --- groups -------------------------------------------------------------------------------------------------------
-
     async def _serve(self) -> None:
-        """Takes part without being in a group."""
         node = self._node
         await node.serve()
         say(control.Serving(node.name, dataclasses.asdict(node.parameters)))
@@ -193,15 +170,11 @@ class Worker:
         self._spawn(self._take_part(name, forms))
 
     async def _take_part(self, name: str, forms: bool) -> None:
-        """In a group from entering it to leaving it."""
         node, task = self._node, self._task
         first = task.groups[name] if forms else ()
         buffers = Buffers(outgoing=self._outgoing(name))
         try:
             group = await node.enter(name, first, FORM_SECONDS if forms else JOIN_SECONDS, buffers)
-        except Halted as halted:
-            self._finish(control.Over("halted", str(halted)))
-            return
         except JoinTimeout as late:
             del self._outside[name]
             if not self._groups and not self._outside:
@@ -214,22 +187,17 @@ class Worker:
         return outgoing_for([workload for workload in self._task.workload if sends(workload, self._task.place, group)])
 
     async def _be_in(self, group: Group) -> None:
-        """In a group until it is left or closed."""
         node = self._node
         name = group.name
         self._groups.append(group)
         say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
         if self._begin is not None:
             self._start_sending(group)
-        try:
-            async for _ in group.batches():
-                await self._attentive.wait()
-                if group.name != name:
-                    name = group.name
-                    say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
-        except Halted as halted:
-            self._finish(control.Over("halted", str(halted)))
-            return
+        async for _ in group.batches():
+            await self._attentive.wait()
+            if group.name != name:
+                name = group.name
+                say(control.Entered(name, node.name, dataclasses.asdict(node.parameters)))
         node.finish(group.name)
         self._groups.remove(group)
         self._stop_sending(group)
@@ -248,38 +216,25 @@ class Worker:
             group = await self._node.form(name, members, timeout=JOIN_SECONDS, outgoing=self._outgoing(name))
         except (NotFormed, JoinTimeout):
             return  # the trace says why
-        except Halted as halted:
-            self._finish(control.Over("halted", str(halted)))
-            return
         await self._be_in(group)
 
     async def _end(self, end: Coroutine[Any, Any, object]) -> None:
-        """Leaves, closes or renames a group."""
-        try:
+        with contextlib.suppress(Halted, Refused):  # the reader of the group sees it, too
             await end
-        except (Halted, Refused):
-            return  # the reader of the group sees it, too
 
     def _start_sending(self, group: Group) -> None:
         if self._quiet:
             return
         assert self._begin is not None
         task = self._task
+        sending = self._sending[group] = []
         numbering = self._numbering.setdefault(group, Numbering())
-        senders = [
-            Sender(
-                group,
-                workload,
-                numbering,
-                self._stream(f"workload/{group.name}/{number}"),
-                begin=self._begin,
-                end=self._begin + task.duration,
-                stream=f"w{number}",
-            )
-            for number, workload in enumerate(task.workload)
-            if sends(workload, task.place, group.name)
-        ]
-        self._sending[group] = [self._spawn(sender.run()) for sender in senders]
+        end = self._begin + task.duration
+        for number, workload in enumerate(task.workload):
+            if sends(workload, task.place, group.name):
+                random = self._stream(f"workload/{group.name}/{number}")
+                sender = Sender(group, workload, numbering, random, begin=self._begin, end=end, stream=f"w{number}")
+                sending.append(self._spawn(sender.run()))
 
     def _group(self, name: str) -> Group | None:
         return next((group for group in self._groups if group.name == name), None)
@@ -287,8 +242,6 @@ class Worker:
     def _stop_sending(self, group: Group) -> None:
         for task in self._sending.pop(group, ()):
             task.cancel()
-
-    # --- commands -----------------------------------------------------------------------------------------------------
 
     async def _obey(self, commands: asyncio.StreamReader) -> None:
         while text := await commands.readline():
@@ -334,8 +287,8 @@ class Worker:
                     self._stop_sending(group)
             case control.Ask(number):
                 every = [transport.spoiled for transport in self._transports]
-                lost, duplicated = sum(each.lost for each in every), sum(each.duplicated for each in every)
-                say(control.Status(number, self._waiting(), lost, duplicated, sum(each.corrupted for each in every)))
+                counts = [sum(getattr(each, name) for each in every) for name in ("lost", "duplicated", "corrupted")]
+                say(control.Status(number, self._waiting(), *counts))
             case control.Where():
                 for task in asyncio.all_tasks():
                     task.print_stack(file=sys.stderr)
@@ -345,54 +298,45 @@ class Worker:
                 self._finish(control.Over("ended"))
 
     def _suffer(self, fault: Fault) -> None:
-        """A fault that happens inside this process."""
-        host = self._node.host
-        detail = describe_fault(fault)
-        match fault.kind:
-            case "crash":
-                self._doom(fault)
-            case "omit":
-                host.omissions.append(Omission(fault))
+        host, kind, named = self._node.host, fault.kind, self._group(fault.group)
+        if kind == "crash":
+            self._doom(fault)
+            return
+        if kind == "omit":
+            host.omissions.append(Omission(fault))
+            return
+        if (kind == "slow" and host.memory is None) or (kind in ("close", "rename") and named is None):
+            return
+        # Protocols on shared memory compare clocks, which may differ by their skew and no more.
+        is_timing = kind in ("step", "slow") and host.memory is not None and host.memory.timely
+        host.note("fault", describe_fault(fault) | ({"timing": True} if is_timing else {}))
+        match kind:
             case "step":
-                # Protocols on shared memory compare clocks, which may differ by their skew and no more.
-                host.note("fault", detail | ({"timing": True} if host.memory is not None and host.memory.timely else {}))
                 host.set_clock(fault.offset)
-            case "slow":
-                if host.memory is not None:
-                    host.note("fault", detail | ({"timing": True} if host.memory.timely else {}))
-                    host.memory.slow_down(fault.length, fault.delay)
+            case "slow" if host.memory is not None:
+                host.memory.slow_down(fault.length, fault.delay)
             case "sluggish":
-                host.note("fault", detail)
                 self._attentive.clear()
                 asyncio.get_running_loop().call_later(fault.length / SECOND, self._attentive.set)
             case "disk":
-                host.note("fault", detail)
                 if host.spool is not None:
                     _limit_files(host.spool.written + fault.room)
             case "leave":
-                host.note("fault", detail)
                 for group in self._groups:
                     if fault.group in ("", group.name):
                         self._spawn(self._end(group.leave()))
             case "form":
-                host.note("fault", detail)
                 self._spawn(self._form(fault.group, fault.members))
             case "refuse":
-                host.note("fault", detail)
                 self._refusing[fault.group] = None
-            case "close":
-                if (closed := self._group(fault.group)) is not None:
-                    host.note("fault", detail)
-                    self._spawn(self._end(closed.close()))
-            case "rename":
-                if (renamed := self._group(fault.group)) is not None:
-                    host.note("fault", detail)
-                    self._spawn(self._end(renamed.rename(fault.name)))
+            case "close" if named is not None:
+                self._spawn(self._end(named.close()))
+            case "rename" if named is not None:
+                self._spawn(self._end(named.rename(fault.name)))
             case _:
-                raise UsageError(f"{fault.kind!r} is no fault that happens inside a process")
+                raise UsageError(f"{kind!r} is no fault that happens inside a process")
 
     def _doom(self, fault: Fault) -> None:
-        """Dies after the k-th event, or in the middle of the next broadcast."""
         host = self._node.host
         if fault.after_events:
 
@@ -421,18 +365,13 @@ class Worker:
         """What this process still has to do before it is at rest."""
         for name in self._outside:
             return f"it is not in group {name} yet"
-        for group in self._groups:
-            reason = group.waiting()
-            if reason is not None:
-                return reason.text
-        if not self._groups and self._node.host.me:
-            reason = self._node.host.waiting("")
-            return reason.text if reason is not None else None
-        return None
+        reasons = [group.waiting() for group in self._groups]
+        if not reasons and self._node.host.me:
+            reasons = [self._node.host.waiting("")]
+        return next((reason.text for reason in reasons if reason is not None), None)
 
 
 def _ring(key: str) -> Keyring | None:
-    """The keyring of a run, where packets are sealed."""
     if not key:
         return None
     from ...live.keys import Keyring  # brings the ciphers, for which other runs need not wait
@@ -459,16 +398,9 @@ def _die_while_sending(operation: Operate) -> None:
 
 
 def _limit_files(size: int) -> None:
-    """From now on the kernel refuses to write beyond this offset of any file, as a full disk does: what still fits is written,
-    and the rest is an error."""
+    """From now on the kernel refuses to write beyond this offset of any file, as a full disk does: what still fits is written."""
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size if most == resource.RLIM_INFINITY else most, most))
-
-
-def _die_with_parent() -> None:
-    """Asks Linux to kill this process when its parent dies; elsewhere the end of standard input tells."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 async def _main() -> None:
@@ -484,7 +416,8 @@ def main() -> int:
     """The process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends its workers
     faulthandler.register(signal.SIGUSR1)  # prints the stacks, also of a process that hangs
-    _die_with_parent()
+    if sys.platform == "linux":  # elsewhere the end of standard input tells that the parent has died
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         asyncio.run(_main())
     except PlainchantError as error:

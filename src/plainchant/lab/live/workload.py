@@ -1,12 +1,12 @@
 """Senders of a live run: the workloads of a scenario, through the interface that applications use.
 
-A :class:`Sender` is one process's share of one ``[[workload]]`` in one group, as ``sim.workload.Source`` is in the simulator, and
-its messages hold the same. An open loop hands over at its rate, counted from its first message, and makes up for what it missed
-while it was stopped; a closed loop waits until its oldest messages have come back; one that is as fast as accepted waits for
-room only. All of them wait when the group's outgoing buffer is full, and end when the group accepts no more.
+A :class:`Sender` is one process's share of one ``[[workload]]`` in one group, with the same messages as ``sim.workload.Source``.
+An open loop hands over at its rate, counted from its first message, and makes up for what it missed while it was stopped; a
+closed loop waits until its oldest messages have come back; one that is as fast as accepted waits for room only. All of them wait
+when the outgoing buffer is full, and end when the group accepts no more.
 
-Messages with a deadline have to be admitted before they are sent. A regular sender asks for a stream when it begins, and sends as
-long as it is admitted; one with random arrivals asks for each message as it comes, and those that are rejected are not sent.
+A regular sender with deadlines asks for a stream when it begins, and sends as long as it is admitted; one with random arrivals
+asks for each message as it comes, and those that are rejected are not sent.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from ...group import MESSAGE_COST, OUTGOING, Group, Lost, Receipt, Refused, Reje
 from ...scenario.model import Workload
 from ...scenario.traffic import WAITING, payload_of
 
-_BURST: Final = 16
-"""Messages that a sender as fast as accepted hands over at once."""
+_BURST: Final = 16  # messages that a sender as fast as accepted hands over at once
 
 
 class Numbering:
@@ -42,15 +41,11 @@ class Sender:
     def __init__(
         self, group: Group, workload: Workload, numbering: Numbering, random: Random, *, begin: int, end: int, stream: str = ""
     ) -> None:
-        self._group = group
-        self._workload = workload
-        self._numbering = numbering
-        self._random = random
+        self._group, self._workload, self._numbering, self._random = group, workload, numbering, random
         self._start = begin + workload.start
         self._end = min(end, begin + workload.stop) if workload.stop else end
         self._left = workload.count or -1
-        self._stream = stream
-        """The name of its stream, where its messages have a deadline."""
+        self._stream = stream  # the name of its stream, where its messages have a deadline
 
     async def run(self) -> None:
         """Sends until there is nothing more to send, the time is over, or the group takes no more."""
@@ -150,10 +145,8 @@ async def _sleep_until(moment: int) -> None:
 
 
 def outgoing_for(workloads: Sequence[Workload]) -> int:
-    """The outgoing buffer, in bytes, of a process with these workloads in a group.
-
-    One that only sends as fast as accepted shall not have seconds of messages waiting when the time is over.
-    """
+    """The outgoing buffer, in bytes, for these workloads in a group: one that sends as fast as accepted queues little at the
+    end."""
     if not workloads or any(workload.closed or workload.rate for workload in workloads):
         return OUTGOING
     return WAITING * (max(workload.size for workload in workloads) + MESSAGE_COST)

@@ -1,23 +1,20 @@
 """A memory module that real processes share: a file, mapped by each of them, with one copy of a mailbox in it.
 
-Theory of operation
--------------------
-**One at a time.** A step holds an exclusive ``flock`` on the file. Each process has a file description of its own, so the kernel
-gives the lock back when its holder dies, however it dies. Nobody waits for the lock in the kernel: who does not get it tries
-again, soon at first, then less often. Who has not got it after :data:`PATIENCE` (its holder is stopped) makes the module crash:
-processes that are stopped must not stop others.
+**One at a time.** A step holds an exclusive ``flock`` on the file. Each process has its own file description, so the kernel
+gives the lock back when its holder dies. No process waits for the lock in the kernel: it tries again, soon at first, then less
+often, and after :data:`PATIENCE` (the holder is stopped) makes the module crash: stopped processes must not stop others.
 
-**All or nothing.** A record has two banks and a selector, one byte, which says where the valid one is. What a step puts goes into
-the bank that is not valid; when the step has come to its end the selectors change. One change is one store. Several are first
-written into a journal, which is then marked as whole: who gets the lock next and finds it marked makes the changes again. So a
-process that is killed at any instruction leaves everything as it was before the step, or as it was after it; a step that raises
-changes nothing. The data of a message has no second bank: it is written while nobody can have a reason to read it.
+**All or nothing.** A record has two banks and a selector, one byte, which says where the valid one is. A step writes into the
+bank that is not valid; at its end the selectors change. One change is one store. Several are first written into a journal, which
+is then marked as whole: the next holder of the lock that finds it marked makes the changes again. So a process that is killed at
+any instruction leaves everything as before the step or as after it; a step that raises changes nothing. The data of a message
+has no second bank: it is written while no process can have a reason to read it.
 
 **A crash of the module** is one byte, which never changes back. It is looked at when a step begins and when it has ended; from
-then on every step fails, for everybody, also for who was stopped in the middle of one.
+then on every step fails, for all processes, also for one that was stopped in the middle of a step.
 
-Entries that were read before are remembered with their bytes, so that what has not changed is not decoded again; and a step that
-looks at all entries several times goes through them once, as long as it puts none.
+Entries that were read are remembered with their bytes, so that unchanged ones are not decoded again; a step that looks at all
+entries several times goes through them once, as long as it puts none.
 """
 
 from __future__ import annotations
@@ -30,21 +27,22 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from ...core.memory import FAILED, MOST_PLACES, Connection, Entry, Header, Layout
 from ...core.model import PlainchantError, UsageError
 
-PATIENCE: Final = 0.25
-"""Seconds after which the holder of a lock is taken to be stopped."""
-LONGEST_PROCESS: Final = 64
-"""Bytes of a process's name."""
+PATIENCE: Final = 0.25  # seconds after which the holder of a lock is taken to be stopped
+LONGEST_PROCESS: Final = 64  # bytes of a process's name
 MAGIC: Final = b"plchmem4"
 
 _CRASHED: Final = 8
-_WHOLE: Final = 9
-"""Where the file says that the module has crashed, and that the journal is whole."""
+_WHOLE: Final = 9  # where the file says that the module has crashed, and that the journal is whole
 _LAYOUT: Final = struct.Struct("<IIII")
 _LAYOUT_AT: Final = 16
 _PREFACE: Final = 64
@@ -56,18 +54,15 @@ _ENTRY: Final = struct.Struct(f"<qqqqqqQQQQIHhBBB{LONGEST_PROCESS}s")
 _PAGE: Final = 4096
 # Selectors: nothing yet, the first or second bank; of entries also: removed, with what is left in the first or second bank.
 _NOTHING: Final = 0
-_REMOVED: Final = 2
-"""Added to the selector of an entry that is there."""
+_REMOVED: Final = 2  # added to the selector of an entry that is there
 _THERE: Final = re.compile(rb"[\x01\x02]", re.DOTALL)
 _SOMEBODY: Final = re.compile(rb"[^\x00]", re.DOTALL)
 _FILLED, _AVAILABLE, _LOCAL, _IS_REMOVED = 1, 2, 4, 8
 _GONE, _SENDS, _PRESENT, _ONLY_SENDS = 1, 2, 4, 8
-_YIELDING: Final = 3e-4
-"""For so many seconds who waits for a lock only lets others run: steps are short, and waking up takes longer; then it sleeps."""
+_YIELDING: Final = 3e-4  # seconds of waiting for a lock by yielding (steps are short, and waking up takes longer); then it sleeps
 _SHORTEST_SLEEP: Final = 50e-6
 _LONGEST_SLEEP: Final = 1e-3
-_COUNTED: Final = 5e-3
-"""Seconds of one attempt that count as waiting, at the most: who was stopped itself has not waited."""
+_COUNTED: Final = 5e-3  # most seconds of one attempt that count as waiting: a process that was stopped has not waited
 
 
 class CommonMemoryError(PlainchantError):
@@ -102,10 +97,8 @@ def _aligned(position: int, to: int) -> int:
 def check_layout(layout: Layout) -> None:
     """Fails if a mailbox cannot be so large."""
     if not 1 <= layout.places <= MOST_PLACES or layout.copies < 1 or layout.slots < 1 or layout.room < 0:
-        raise UsageError(
-            f"a mailbox has at least one copy and one slot a place, and 1 to {MOST_PLACES} places, not "
-            f"{layout.copies} copies, {layout.slots} slots and {layout.places} places; choose others"
-        )
+        text = f"a mailbox has at least one copy and one slot a place, and 1 to {MOST_PLACES} places, not {layout.copies} copies"
+        raise UsageError(f"{text}, {layout.slots} slots and {layout.places} places; choose others")
 
 
 def make(path: Path, layout: Layout) -> None:
@@ -134,10 +127,8 @@ def _in_room(path: Path, length: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CommonMemoryError(
-            f"no room for {length} bytes of common memory in {path.parent}: {error.strerror}; make room there, or choose fewer "
-            "places, slots or copies, or a smaller room"
-        ) from error
+        text = f"no room for {length} bytes of common memory in {path.parent}: {error.strerror}"
+        raise CommonMemoryError(f"{text}; make room there, or choose fewer places, slots or copies, or a smaller room") from error
 
 
 class Segment:
@@ -145,8 +136,7 @@ class Segment:
 
     def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
         self.path = path
-        self.gave_up = False
-        """Whether this process made the module crash, because it could not get the lock."""
+        self.gave_up = False  # whether this process made the module crash, because it could not get the lock
         self._patience = patience
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -158,15 +148,12 @@ class Segment:
         except BaseException:
             os.close(self._file)
             raise
-        self._changes: dict[int, int] = {}
-        """Selectors that the step that runs changes."""
+        self._changes: dict[int, int] = {}  # selectors that the step that runs changes
         count = self.layout.places * self.layout.slots
         self._known_entries: list[tuple[bytes, Entry] | None] = [None] * count
         self._known_connections: list[tuple[bytes, Connection] | None] = [None] * self.layout.places
-        self._listed: list[tuple[int, Entry]] | None = None
-        """The entries that are there, as the step that runs has seen them; None: it has to look."""
-        self._reserved: set[int] = set()
-        """Places for whose messages there is memory, as far as this process knows."""
+        self._listed: list[tuple[int, Entry]] | None = None  # entries as the running step has seen them; None: it has to look
+        self._reserved: set[int] = set()  # places for whose messages there is memory, as far as this process knows
 
     def reserve(self, place: int) -> None:
         """Makes sure that there is memory for the messages of a place."""
@@ -174,8 +161,6 @@ class Segment:
         length = self.layout.slots * self.layout.room
         if length:
             _allocate(self._file, self.path, self._at.data + place * length, length)
-
-    # --- steps --------------------------------------------------------------------------------------------------------
 
     def operate(self, step: Callable[[Segment], Any]) -> Any:
         """Runs a step while nobody else does; FAILED if the module has crashed."""
@@ -197,33 +182,22 @@ class Segment:
         return FAILED if memory[_CRASHED] else result
 
     def _lock(self) -> bool:
-        """Gets the lock; False: it could not be had, and the module has crashed."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return self._lock_later()
-        return True
-
-    def _lock_later(self) -> bool:
-        waited = 0.0
-        pause = _SHORTEST_SLEEP
-        before = time.monotonic()
+        if _try_lock(self._file):
+            return True
+        waited, pause, before = 0.0, _SHORTEST_SLEEP, time.monotonic()
         while waited < self._patience:
             if waited < _YIELDING:
                 os.sched_yield()
             else:
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_SLEEP)
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                now = time.monotonic()
-                waited += min(now - before, _COUNTED)
-                before = now
-                if self._memory[_CRASHED]:
-                    return False
-            else:
+            if _try_lock(self._file):
                 return True
+            now = time.monotonic()
+            waited += min(now - before, _COUNTED)
+            before = now
+            if self._memory[_CRASHED]:
+                return False
         self.gave_up = True
         self.crash()
         return False
@@ -256,8 +230,6 @@ class Segment:
             memory[position] = selector
         memory[_WHOLE] = 0
 
-    # --- crashes ------------------------------------------------------------------------------------------------------
-
     @property
     def has_crashed(self) -> bool:
         return bool(self._memory[_CRASHED])
@@ -270,8 +242,6 @@ class Segment:
         """Lets go of the memory; it stays for the others."""
         self._memory.close()
         os.close(self._file)
-
-    # --- the records --------------------------------------------------------------------------------------------------
 
     def _selector(self, position: int) -> int:
         changed = self._changes.get(position)
@@ -298,19 +268,7 @@ class Segment:
         position = self._at.header_selector
         bank = 2 if self._memory[position] == 1 else 1
         at = self._at.header + (bank - 1) * _HEADER.size
-        _HEADER.pack_into(
-            self._memory,
-            at,
-            header.next,
-            header.oldest,
-            header.state,
-            header.epoch,
-            header.promised,
-            header.before,
-            header.nodes,
-            header.life,
-            header.token,
-        )
+        _HEADER.pack_into(self._memory, at, *msgspec.structs.astuple(header))
         self._changes[position] = bank
 
     def connections(self) -> Iterator[tuple[int, Connection]]:
@@ -330,20 +288,9 @@ class Segment:
         if known is not None and known[0] == raw:
             return known[1]
         entry, exit_, wish, last, read, stamp, reports, flags, length, name = _CONNECTION.unpack(raw)
-        connection = Connection(
-            name[:length].decode(),
-            entry,
-            exit_,
-            bool(flags & _GONE),
-            bool(flags & _SENDS),
-            bool(flags & _PRESENT),
-            wish,
-            last,
-            read,
-            bool(flags & _ONLY_SENDS),
-            stamp,
-            reports,
-        )
+        process, only_sends = name[:length].decode(), bool(flags & _ONLY_SENDS)
+        gone, sends, present = bool(flags & _GONE), bool(flags & _SENDS), bool(flags & _PRESENT)
+        connection = Connection(process, entry, exit_, gone, sends, present, wish, last, read, only_sends, stamp, reports)
         self._known_connections[place] = (raw, connection)
         return connection
 
@@ -352,12 +299,8 @@ class Segment:
         bank = 2 if self._memory[position] == 1 else 1
         name = _encoded(connection.process)
         at = self._at.connections + (2 * place + bank - 1) * _CONNECTION.size
-        flags = (
-            (_GONE if connection.gone else 0)
-            | (_SENDS if connection.sends else 0)
-            | (_PRESENT if connection.present else 0)
-            | (_ONLY_SENDS if connection.only_sends else 0)
-        )
+        flags = _GONE * connection.gone | _SENDS * connection.sends
+        flags |= _PRESENT * connection.present | _ONLY_SENDS * connection.only_sends
         numbers = (connection.entry, connection.exit, connection.wish, connection.last, connection.read)
         _CONNECTION.pack_into(self._memory, at, *numbers, connection.stamp, connection.reports, flags, len(name), name)
         self._changes[position] = bank
@@ -384,48 +327,11 @@ class Segment:
         known = self._known_entries[slot]
         if known is not None and known[0] == raw:
             return known[1]
-        (
-            stamp,
-            number,
-            first,
-            offset,
-            total,
-            size,
-            listed,
-            done,
-            seen,
-            voted,
-            count,
-            kind,
-            place,
-            flags,
-            decided,
-            length,
-            name,
-        ) = _ENTRY.unpack(raw)
-        sender = name[:length].decode()
-        filled, available, local = bool(flags & _FILLED), bool(flags & _AVAILABLE), bool(flags & _LOCAL)
-        entry = Entry(
-            stamp,
-            place,
-            sender,
-            first,
-            count,
-            offset,
-            total,
-            size,
-            filled,
-            available,
-            listed,
-            done,
-            seen,
-            voted,
-            local,
-            _DECISIONS[decided],
-            bool(flags & _IS_REMOVED),
-            number,
-            kind,
-        )
+        stamp, number, first, offset, total, size, listed, done, seen, voted, *rest = _ENTRY.unpack(raw)
+        count, kind, place, flags, decided, length, name = rest
+        batch = (first, count, offset, total, size, bool(flags & _FILLED), bool(flags & _AVAILABLE))
+        decision = (bool(flags & _LOCAL), _DECISIONS[decided], bool(flags & _IS_REMOVED))
+        entry = Entry(stamp, place, name[:length].decode(), *batch, listed, done, seen, voted, *decision, number, kind)
         self._known_entries[slot] = (raw, entry)
         return entry
 
@@ -433,33 +339,10 @@ class Segment:
         position = self._at.entry_selectors + slot
         bank = 2 if self._memory[position] in (1, 1 + _REMOVED) else 1
         name = _encoded(entry.sender)
-        flags = (
-            (_FILLED if entry.filled else 0)
-            | (_AVAILABLE if entry.available else 0)
-            | (_LOCAL if entry.local else 0)
-            | (_IS_REMOVED if entry.removed else 0)
-        )
-        _ENTRY.pack_into(
-            self._memory,
-            self._at.entries + (2 * slot + bank - 1) * _ENTRY.size,
-            entry.stamp,
-            entry.number,
-            entry.first,
-            entry.offset,
-            entry.total,
-            entry.size,
-            entry.listed,
-            entry.done,
-            entry.seen,
-            entry.voted,
-            entry.count,
-            entry.kind,
-            entry.place,
-            flags,
-            _DECISIONS.index(entry.decision),
-            len(name),
-            name,
-        )
+        flags = _FILLED * entry.filled | _AVAILABLE * entry.available | _LOCAL * entry.local | _IS_REMOVED * entry.removed
+        at = self._at.entries + (2 * slot + bank - 1) * _ENTRY.size
+        decided = _DECISIONS.index(entry.decision)
+        _ENTRY.pack_into(self._memory, at, *_numbers_of(entry), flags, decided, len(name), name)
         self._changes[position] = bank + _REMOVED if entry.removed else bank
         self._listed = None
 
@@ -480,15 +363,22 @@ class Segment:
 
 
 _DECISIONS: Final = (None, False, True)
-_encoded_names: dict[str, bytes] = {}
+_NUMBERS = ("stamp", "number", "first", "offset", "total", "size", "listed", "done", "seen", "voted", "count", "kind", "place")
+_numbers_of = attrgetter(*_NUMBERS)
 
 
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@cache
 def _encoded(name: str) -> bytes:
     """A process's name as bytes; names come again and again."""
-    known = _encoded_names.get(name)
-    if known is None:
-        known = name.encode()
-        if len(known) > LONGEST_PROCESS:
-            raise UsageError(f"the name {name!r} has more than {LONGEST_PROCESS} bytes; choose a shorter one")
-        _encoded_names[name] = known
+    known = name.encode()
+    if len(known) > LONGEST_PROCESS:
+        raise UsageError(f"the name {name!r} has more than {LONGEST_PROCESS} bytes; choose a shorter one")
     return known

@@ -1,40 +1,34 @@
 """The mailbox server: which mailboxes there are on this machine, who is connected to them, and who of them has died.
 
-Theory of operation
--------------------
-The server is no process but a directory, which all processes of a user share, and rules that all of them keep. A mailbox has a
-folder in it, named by a digest of the mailbox's name and its *namespace* (who belongs together: two programs whose groups have
-the same name do not meet). In the folder are
+The server is no process but a directory that all processes of a user share, and rules that all of them keep. A mailbox has a
+folder there, named by a digest of its name and its *namespace* (programs whose groups have the same name do not meet), with
 
 - a file for each memory module (:mod:`.segments`),
-- a *presence* file for each process that is connected, on which it holds a lock (``flock``) as long as it lives: who gets the
-  lock knows that it has died,
+- a *presence* file for each connected process, which holds a lock (``flock``) on it as long as it lives: a process that gets the
+  lock knows that the owner has died,
 - a *bell* for each (a FIFO): a time in it says that there may be something new in the memory since then,
 - the *register*: who is in which place.
 
-Whatever changes folders or registers happens under one lock for all of them. A register is written anew and renamed, so somebody
-who is killed leaves the old one or the new one; who reads it needs no lock.
+Folders and registers change under one lock for all of them. A register is written anew and renamed, so a killed process leaves
+the old one or the new one; reading needs no lock.
 
-**The process membership service** is made of presences: :meth:`Attachment.failures` looks at those of the others. Who goes in
-good order is taken out of the register before it gives up its presence; so who is in the register without one has died. Who frees
-the place of somebody that has died notes its name in the register, for others who have not looked meanwhile.
+**The process membership service** is made of presences (:meth:`Attachment.failures`). A process that leaves in good order is
+taken out of the register before it gives up its presence, so one in the register without a presence has died. A process that
+frees the place of a dead one notes its name in the register, for others that have not looked meanwhile.
 
-**Meeting.** A namespace follows from the addresses that a process lists (``live.setup``), and a process that joins may list more
-than the members do, for example itself. So :meth:`MailboxServer.connect` first looks under its own namespace, and then for a
-mailbox of that name to which a *peer* is connected: a live process whose address is in this process's list. That is the same
-group, and its mailbox is used. All this happens under the lock, so two processes never make two mailboxes for one group.
+**Meeting.** A namespace follows from the addresses that a process lists (``live.setup``), and a joiner may list more than the
+members do, for example itself. So :meth:`MailboxServer.connect` looks under its own namespace, and then for a mailbox of that
+name to which a *peer* is connected: a live process whose address is in this process's list. All under the lock, so two processes
+never make two mailboxes for one group.
 
-**Nodes.** Where processes are on nodes each node has a namespace of its own (:func:`namespace_of`), so its processes share memory
-with each other and with nobody else, and are told of each other's deaths only. :meth:`MailboxServer.directory` says which
-mailboxes there are and who is connected, in the order in which they came. It is asked often, so what has not changed is not read
-again. (What was written so lately that it may be written again within the resolution of its time is: :data:`FRESH`.)
+**Nodes** have a namespace each (:func:`namespace_of`), so their processes share memory, and news of deaths, only with each
+other. :meth:`MailboxServer.directory` says which mailboxes there are and who is connected, in the order of connecting. It is
+asked often, so what has not changed is not read again, unless its time is too recent to show another change (:data:`FRESH`).
 
-**Nothing is left behind.** The last who goes removes the folder, and the directory if it is empty; those who have died do not
-count. A mailbox whose processes have all been killed is *stale*: whoever connects to that name next removes it before, and
-``plainchant doctor --memory --clean`` removes all such, and folders without a register: those that were never made to the end.
-
-A process that is forked is connected, and its child is not: the child lets go of the files at once, since locks on them would
-last as long as it lives.
+**Nothing is left behind.** The last process to go removes the folder, and the directory if it is empty; dead ones do not count.
+A mailbox whose processes have all been killed is *stale*: the next process that connects to that name removes it first, and
+``plainchant doctor --memory --clean`` removes all such, and folders without a register, which were never completed. A forked
+child lets go of the files at once, since locks on them would last as long as it lives.
 """
 
 from __future__ import annotations
@@ -61,24 +55,18 @@ from ...core.memory import Layout, Port
 from ...core.model import UsageError
 from .segments import PATIENCE, CommonMemoryError, Segment, check_layout, make
 
-SHARED: Final = Path("/dev/shm")
-"""Where Linux has files that are only memory."""
+SHARED: Final = Path("/dev/shm")  # where Linux has files that are only memory
 LOCK: Final = "lock"
 REGISTER: Final = "register"
-BUSY: Final = 5.0
-"""Seconds after which whoever holds the server's lock is taken to be stopped."""
-MOST_FAILED: Final = 64
-"""Names of those who have died that a register keeps."""
-FRESH: Final = 50_000_000
-"""Nanoseconds within which a file may be changed again without its time showing it."""
-_ON: Final = " on node "
-"""Between the name of those who belong together and that of their node."""
+BUSY: Final = 5.0  # seconds after which the holder of the server's lock is taken to be stopped
+MOST_FAILED: Final = 64  # names of dead processes that a register keeps
+FRESH: Final = 50_000_000  # nanoseconds within which a file may be changed again without its time showing it
+_ON: Final = " on node "  # between the namespace of processes that belong together and their node
 _BELL: Final = struct.Struct("<q")
 _BELLS: Final = 8192 * _BELL.size
 _PAUSE: Final = 2e-4
 _DIGITS: Final = 24
-_FOLDER: Final = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
-"""The names of mailboxes' folders; whatever else is there is not touched."""
+_FOLDER: Final = re.compile(f"[0-9a-f]{{{_DIGITS}}}")  # the names of mailboxes' folders; whatever else is there is not touched
 
 
 class Seat(msgspec.Struct, frozen=True):
@@ -88,8 +76,7 @@ class Seat(msgspec.Struct, frozen=True):
     process: str
     token: str
     pid: int
-    address: str = ""
-    """Where it is heard; empty: it does not say."""
+    address: str = ""  # where it is heard; empty: it does not say
 
 
 class Register(msgspec.Struct, frozen=True):
@@ -100,10 +87,8 @@ class Register(msgspec.Struct, frozen=True):
     layout: Layout
     epoch: int
     seats: tuple[Seat, ...] = ()
-    failed: tuple[str, ...] = ()
-    """Processes whose places were freed by others."""
-    forgotten: int = 0
-    """How many names there were before these."""
+    failed: tuple[str, ...] = ()  # processes whose places were freed by others
+    forgotten: int = 0  # how many names there were before these
 
 
 _encode = msgspec.json.Encoder().encode
@@ -120,8 +105,7 @@ class Found(msgspec.Struct, frozen=True):
     register: Register
     directory: str
     alive: tuple[str, ...]
-    crashed: tuple[int, ...]
-    """Modules that have crashed, from 1."""
+    crashed: tuple[int, ...]  # modules that have crashed, from 1
 
     @property
     def node(self) -> str:
@@ -161,22 +145,17 @@ class MailboxServer:
         self.namespace = namespace
         self._address = address
         self._peers = frozenset(peers) - {address}
-        self._met: dict[str, str] = {}
-        """Mailboxes of peers, with their namespaces."""
+        self._met: dict[str, str] = {}  # mailboxes of peers, with their namespaces
         self.root = root if root is not None else default_root()
-        self.own: set[str] = set()
-        """Tokens of the seats that this process has taken, for itself or for others."""
+        self.own: set[str] = set()  # tokens of the seats that this process has taken, for itself or for others
         self._patience = patience
-        self._folders: tuple[int, tuple[str, ...]] = (0, ())
-        """The folders that may be of this namespace, and the time of the directory when they were looked up; 0: too lately."""
-        self._foreign: set[str] = set()
-        """Folders of other namespaces."""
-        self._registers: dict[str, tuple[tuple[int, int], Register]] = {}
-        """What was read of a folder's register, and the version of that; 0, 0: too lately."""
+        self._folders: tuple[int, tuple[str, ...]] = (0, ())  # time of the directory (0: too recent), and the folders then
+        self._foreign: set[str] = set()  # folders of other namespaces
+        self._registers: dict[str, tuple[tuple[int, int], Register]] = {}  # by folder: version (0, 0: too recent), register
 
     def create(self, mailbox: str, layout: Layout, epoch: int) -> None:
         """Makes a mailbox to which nobody is connected; ``epoch`` is the time from which its timestamps count."""
-        with _telling(self.root), self._locked():
+        with _telling(self.root), locked(self.root):
             if self._current(mailbox) is not None:
                 raise Refused(f"there is a mailbox {mailbox!r} already; connect to it, or choose another name")
             with contextlib.ExitStack() as undo:
@@ -186,16 +165,14 @@ class MailboxServer:
 
     def connect(self, mailbox: str, layout: Layout, process: str, epoch: int) -> Attachment:
         """A place at a mailbox, which is made if there is none of that name."""
-        with _telling(self.root), self._locked(), contextlib.ExitStack() as undo:
+        with _telling(self.root), locked(self.root), contextlib.ExitStack() as undo:
             self._met.pop(mailbox, None)
             register = self._current(mailbox) or self._meet(mailbox)
             if register is None:
                 register = self._make(mailbox, layout, epoch, undo)
             if register.layout != layout:
-                raise Refused(
-                    f"mailbox {mailbox!r} has {_sizes(register.layout)}, and {process} wants {_sizes(layout)}; give all of them "
-                    "the same parameters"
-                )
+                text = f"mailbox {mailbox!r} has {_sizes(register.layout)}, and {process} wants {_sizes(layout)}"
+                raise Refused(f"{text}; give all of them the same parameters")
             if any(seat.process == process for seat in register.seats):
                 raise Refused(f"a process named {process} is connected to mailbox {mailbox!r} already; choose another name")
             taken = {seat.place for seat in register.seats}
@@ -227,9 +204,8 @@ class MailboxServer:
         return Attachment(self, directory, register, seat, segments, presence, bell)
 
     def disconnect(self, mailbox: str, place: int, process: str) -> None:
-        """Frees the place of a process that has died, -1: wherever it is; one that lives frees its own
-        (:meth:`Attachment.disconnect`)."""
-        with self._locked():
+        """Frees the place of a dead process (-1: wherever it is); a live one frees its own (:meth:`Attachment.disconnect`)."""
+        with locked(self.root):
             directory = self._directory(mailbox)
             register = read_register(directory)
             if register is None:
@@ -253,7 +229,7 @@ class MailboxServer:
 
     def remove(self, mailbox: str) -> None:
         """Removes a mailbox to which nobody is connected; those who have died do not count."""
-        with self._locked():
+        with locked(self.root):
             directory = self._directory(mailbox)
             register = read_register(directory)
             if register is None:
@@ -270,16 +246,11 @@ class MailboxServer:
     def directory(self) -> dict[str, tuple[str, ...]]:
         """The mailboxes of this namespace, and who is connected to each, in the order of connecting; those who have died are
         among them until they are disconnected."""
-        found = []
-        for folder in self._candidates():
-            register = self._register_in(folder)
-            if register is not None:
-                found.append((register.mailbox, tuple(seat.process for seat in register.seats)))
-        return dict(sorted(found))
+        registers = [register for folder in self._candidates() if (register := self._register_in(folder)) is not None]
+        return dict(sorted((register.mailbox, tuple(seat.process for seat in register.seats)) for register in registers))
 
     def sizes(self) -> list[int]:
-        """The memory that each file of this namespace's mailboxes may take, in bytes: modules, presences, bells, registers. (A
-        module has all of it only when each of its slots was used.)"""
+        """The bytes that each file of this namespace's mailboxes may take (a module only when each of its slots was used)."""
         found = []
         for folder in self._candidates():
             if self._register_in(folder) is not None:
@@ -327,7 +298,7 @@ class MailboxServer:
         """Makes module ``number`` (from 1) of every mailbox of this namespace crash: for tests and injected faults."""
         if not self.root.is_dir():
             return
-        with self._locked():
+        with locked(self.root):
             for directory in self._directories():
                 path = module_path(directory, number - 1)
                 if path.exists():
@@ -339,11 +310,10 @@ class MailboxServer:
         return [Path(found.directory) for found in _mailboxes(self.root) if found.register.namespace == self.namespace]
 
     def remove_all(self) -> None:
-        """Removes every mailbox of this namespace, whoever is connected, and what was never made to the end: for whoever has
-        ended all processes."""
+        """Removes every mailbox of this namespace, and unfinished ones: for a caller that has ended all processes."""
         if not self.root.is_dir():
             return
-        with self._locked():
+        with locked(self.root):
             for directory in self._directories():
                 _remove(directory)
             _remove_unfinished(self.root)
@@ -384,37 +354,20 @@ class MailboxServer:
             make(module_path(directory, number), layout)
         return Register(self.namespace, mailbox, layout, epoch)
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with locked(self.root):
-            yield
-
 
 class Attachment:
     """A process's place at a mailbox: its port, the modules, its bell, and what it knows of the others."""
 
     def __init__(
-        self,
-        server: MailboxServer,
-        directory: Path,
-        register: Register,
-        seat: Seat,
-        segments: list[Segment],
-        presence: int,
-        bell: int,
+        self, server: MailboxServer, directory: Path, register: Register, seat: Seat, segments: list[Segment], *files: int
     ) -> None:
         self.port = Port(seat.place, register.epoch)
         self.segments = segments
-        self.bell = bell
-        """A file: when it is readable, somebody has rung (:meth:`hear`)."""
-        self._server = server
-        self._directory = directory
-        self._seat = seat
-        self._presence = presence
+        self._presence, self.bell = files  # when the bell is readable, a process has rung (:meth:`hear`)
+        self._server, self._directory, self._seat = server, directory, seat
         self._others: dict[str, _Other] = {}
         self._version = (0, 0)
-        self._told = register.forgotten + len(register.failed)
-        """So many of those who have died are no news."""
+        self._told = register.forgotten + len(register.failed)  # deaths in the register that were reported already
         self._failed: list[str] = []
         self._register = str(directory / REGISTER)
         self._open = True
@@ -433,8 +386,7 @@ class Attachment:
             rings = os.read(self.bell, _BELLS)
         except BlockingIOError:
             return None
-        first: int = _BELL.unpack_from(rings)[0]
-        return first
+        return int(_BELL.unpack_from(rings)[0])
 
     def failures(self) -> list[str]:
         """Those who have died since this was asked last."""
@@ -452,7 +404,6 @@ class Attachment:
         return failed
 
     def _refresh(self) -> None:
-        """Reads the register if it has changed."""
         try:
             status = os.stat(self._register)
         except FileNotFoundError:
@@ -561,9 +512,8 @@ class _Other:
             self._bell = -1
 
     def close(self) -> None:
-        for file in (self._presence, self._bell):
-            if file >= 0:
-                os.close(file)
+        for file in {self._presence, self._bell} - {-1}:
+            os.close(file)
         self._presence = self._bell = -1
 
 
@@ -634,22 +584,17 @@ def _telling(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CommonMemoryError(
-            f"the mailboxes in {root} cannot be used: {error.strerror}; see to its room and permissions, and to the limits of "
-            "this process (ulimit)"
-        ) from error
+        text = f"the mailboxes in {root} cannot be used: {error.strerror}"
+        raise CommonMemoryError(f"{text}; see to its room and permissions, and to the limits of this process (ulimit)") from error
 
 
 def _sizes(layout: Layout) -> str:
     return f"{layout.copies} copies, {layout.places} places, {layout.slots} slots and room for {layout.room} bytes"
 
 
-# --- the directory of all mailboxes of a user ---------------------------------------------------------------------------
-
-
 def mailboxes(root: Path | None = None) -> list[Found]:
     """All mailboxes that there are now, of every namespace."""
-    directory = root if root is not None else default_root()
+    directory = root or default_root()
     if not directory.is_dir():
         return []
     with locked(directory):
@@ -668,17 +613,14 @@ def _mailboxes(root: Path) -> list[Found]:
 
 
 def _crashed(folder: Path, copies: int) -> tuple[int, ...]:
-    crashed = []
-    for number in range(copies):
-        with contextlib.closing(Segment(module_path(folder, number))) as segment:
-            if segment.has_crashed:
-                crashed.append(number + 1)
-    return tuple(crashed)
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(contextlib.closing(Segment(module_path(folder, number)))) for number in range(copies)]
+        return tuple(number for number, segment in enumerate(opened, 1) if segment.has_crashed)
 
 
 def clean(root: Path | None = None) -> list[Found]:
     """Removes what is stale, and what was never made to the end; returns the mailboxes that were removed."""
-    directory = root if root is not None else default_root()
+    directory = root or default_root()
     if not directory.is_dir():
         return []
     with locked(directory):

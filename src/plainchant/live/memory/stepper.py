@@ -1,25 +1,23 @@
-"""Runs the procedures of one process on common memory, in the thread of its event loop.
+"""Runs the procedures of one process on shared memory, in the thread of its event loop.
 
-Theory of operation
--------------------
-**Steps and turns.** What a procedure does between two requests is a turn of its host like any other: what it asks for is applied,
-the spool is written, and only then does its next request happen. So nobody sees in the memory what a process has done without its
-trace saying so. The steps themselves are outside turns: the clock goes on while they run. Procedures that are ready take turns,
-one request each; after :data:`AT_ONCE` of them the loop comes round.
+**Steps and turns.** What a procedure does between two requests is a turn of its host: what it asks for is applied, the spool is
+written, and only then does its next request happen. So the memory never shows what a trace does not say. The steps themselves
+are outside turns: the clock goes on while they run. Ready procedures take turns, one request each; after :data:`AT_ONCE` of them
+the loop comes round.
 
-**Waiting.** Times are those of the process's clock. The loop is woken a little before the next of them: as long as waking took on
-average lately, up to :data:`AHEAD`. What is left is waited for busily: the loop goes round, so that others who live in it are not
-kept waiting, and only the very last bit (:data:`AT_HAND`) is waited for here. A ``Nap`` ends when somebody has rung: others do so
-after operations that are ``news``, as soon as they have nothing else to do at once (waking somebody takes longer than a step). So
-it need not end when it would where nobody rings, only at the latest time that it allows, and now and then in case a bell was lost
-(:data:`BACKSTOP`). News that come between a procedure's operation and its nap end that at once. A nap that names a mailbox ends
-with news of that one alone, and otherwise at the latest time that it allows or a little after: it is not waited for busily.
+**Waiting.** Times are those of the process's clock. The loop is woken a little before the next of them: as long as waking took
+on average lately, up to :data:`AHEAD`. The rest is waited for busily: the loop goes round, so that its other tasks run, and only
+the very last bit (:data:`AT_HAND`) is waited for here. A ``Nap`` ends when a bell rings: others ring after operations that are
+``news``, as soon as they have nothing else to do at once (waking a process takes longer than a step). So it ends at the latest
+time that it allows, and now and then in case a bell was lost (:data:`BACKSTOP`). News between a procedure's operation and its
+nap end that at once. A nap that names a mailbox ends with news of that one alone, and otherwise at its latest time or a little
+after: it is not waited for busily.
 
-**Bounds.** An operation is due when the request before it has ended: when an operation was done, or at the time until which was
-waited; after a nap that a bell ended, a little after the bell rang (:data:`HEARING`). If it is not done within its bound from
-there, that is a timing fault, for the trace: the first one of a kind, then one a second with a count.
+**Bounds.** An operation is due when the request before it has ended: an operation, or the time until which was waited; after a
+nap that a bell ended, a little after the bell rang (:data:`HEARING`). If it is not done within its bound from there, that is a
+timing fault, for the trace: the first one of a kind, then one per second with a count.
 
-**Failures.** :data:`LOOK_EVERY` the presences of others are looked at, and the engine is told who has died.
+**Failures.** Every :data:`LOOK_EVERY` the presences of others are looked at, and the engine is told who has died.
 """
 
 from __future__ import annotations
@@ -40,16 +38,13 @@ from .server import Attachment, MailboxServer
 from .timers import ClockTimer
 
 AT_ONCE: Final = 64
-AHEAD: Final = 100 * US
-"""So long before a time the loop is woken at the most; what is nearer is waited for busily."""
+AHEAD: Final = 100 * US  # the loop is woken at most this long before a time; what is nearer is waited for busily
 AT_LEAST_AHEAD: Final = 10 * US
 AT_HAND: Final = 20 * US
 BACKSTOP: Final = 20 * MS
 LOOK_EVERY: Final = 20 * MS
-HEARING: Final = 500 * US
-"""So long after a ring the operation that follows a nap is due: a process without bells would look about then."""
-_LATELY: Final = 8
-"""So many wakings count for the average."""
+HEARING: Final = 500 * US  # an operation after a nap is due this long after the ring: without bells it would look about then
+_LATELY: Final = 8  # wakings that count for the average
 
 
 class MemoryHost(Protocol):
@@ -62,17 +57,11 @@ class MemoryHost(Protocol):
     countdown: int
 
     def clock(self) -> int: ...
-
     def turn(self, method: Callable[..., None], *arguments: Any) -> None: ...
-
     def turn_over(self) -> None: ...
-
     def call(self, method: Callable[..., None], *arguments: Any) -> None: ...
-
     def failed(self, error: Exception) -> None: ...
-
     def count_down(self) -> None: ...
-
     def note(self, kind: str, detail: dict[str, Any] | None = None, group: str | None = None) -> None: ...
 
 
@@ -82,17 +71,12 @@ class _Running:
 
     name: str
     procedure: Procedure
-    due: int
-    """When the request before has ended, or was to end."""
+    due: int  # when the request before has ended, or was to end
     request: Request | None = None
-    looked: int = 0
-    """How much news there was when its last operation began."""
-    looked_at: dict[str, int] = dataclasses.field(default_factory=dict)
-    """The same of each mailbox alone."""
-    awaits: str = ""
-    """The mailbox whose news it naps for; empty: all."""
-    wake: int = 0
-    """Which of its waits is under way; 0: none."""
+    looked: int = 0  # how much news there was when its last operation began
+    looked_at: dict[str, int] = dataclasses.field(default_factory=dict)  # the same of each mailbox alone
+    awaits: str = ""  # the mailbox whose news it naps for; empty: all
+    wake: int = 0  # which of its waits is under way; 0: none
 
 
 @dataclasses.dataclass(slots=True)
@@ -111,40 +95,27 @@ class Stepper:
         self.server = server
         self.timely = timely
         self.operations = 0
-        self.late = 0
-        """Operations that took longer than their bounds."""
-        self.after: Callable[[Operate], None] = lambda operation: None
-        """Called after each operation, before anybody hears of it: for tests' faults."""
+        self.late = 0  # operations that took longer than their bounds
+        self.after: Callable[[Operate], None] = lambda operation: None  # called before others hear of an operation: for faults
         self.meter: Callable[[str, int], None] | None = None
-        """Told how long (ns) each operation took from when it was due, ``wake`` how late the end of a wait was, and ``bell`` how
-        long after a ring it was heard: for measurements."""
-        self.tells_operations = False
-        """Whether every operation is written into the trace."""
-        self._slow_until = 0
-        self._delay = 0
+        """For measurements: how long (ns) an operation took since it was due; how late a ``wake`` or a ``bell`` was."""
+        self.tells_operations = False  # whether every operation is written into the trace
+        self._slow_until = self._delay = 0
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._timer = ClockTimer(self._on_time)
-        self._attached: dict[tuple[str, str], Attachment] = {}
-        """By mailbox and process: this one, and those elsewhere that it acts for."""
-        self._copies: dict[str, Attachment] = {}
-        """One of them for each mailbox."""
+        self._attached: dict[tuple[str, str], Attachment] = {}  # by mailbox and process: this one, and those that it acts for
+        self._copies: dict[str, Attachment] = {}  # one of them for each mailbox
         self._ready: deque[tuple[_Running, Any]] = deque()
         self._waits: list[tuple[int, int, _Running]] = []
         self._numbers = 0
-        self._lead = AHEAD
-        """How long before a time the loop is woken."""
-        self._armed = 0
-        """When it is to be woken, by the process's clock."""
-        self._napping: dict[_Running, int] = {}
-        """Who naps, and when that has to end if nobody rings; 0: some time."""
+        self._lead = AHEAD  # how long before a time the loop is woken
+        self._armed = 0  # when it is to be woken, by the process's clock
+        self._napping: dict[_Running, int] = {}  # procedures that nap, and when that ends if no bell rings; 0: some time
         self._news = 0
-        self._news_of: dict[str, int] = {}
-        """The same of each mailbox."""
-        self._ringing: dict[Attachment, None] = {}
-        """Where the others have to be told of something new, as soon as nothing else is to be done at once."""
-        self._is_running = False
-        self._asked = False
+        self._news_of: dict[str, int] = {}  # the same of each mailbox
+        self._ringing: dict[Attachment, None] = {}  # where others are to be told of news, once nothing else is to be done at once
+        self._is_running = self._asked = False
         self._looking: asyncio.TimerHandle | None = None
         self._late: dict[str, _Late] = {}
         self._stuck: set[tuple[str, int]] = set()
@@ -152,8 +123,6 @@ class Stepper:
     def start(self, name: str, procedure: Procedure) -> None:
         """A procedure that runs from here on."""
         self._ready.append((_Running(name, procedure, self._host.clock()), None))
-
-    # --- running ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Does what can be done now."""
@@ -200,7 +169,6 @@ class Stepper:
         return waits[0][0] - self._host.clock() if waits else None
 
     def _await_next(self) -> None:
-        """Waits busily for a time that is near."""
         clock, until = self._host.clock, self._waits[0][0]
         give_up = time.monotonic_ns() + 2 * AT_HAND
         while clock() < until and time.monotonic_ns() < give_up:
@@ -262,15 +230,16 @@ class Stepper:
             case Nap():
                 self._nap(running, request)
             case Connect():
-                self._ready.append((running, self._connect(request)))
-                running.due = self._host.clock()
+                self._answer(running, self._connect(request))
             case Directory():
-                self._ready.append((running, self.server.directory()))
-                running.due = self._host.clock()
+                self._answer(running, self.server.directory())
             case Disconnect():
                 self._disconnect(request)
-                self._ready.append((running, None))
-                running.due = self._host.clock()
+                self._answer(running, None)
+
+    def _answer(self, running: _Running, result: Any) -> None:
+        self._ready.append((running, result))
+        running.due = self._host.clock()
 
     def _nap(self, running: _Running, request: Nap) -> None:
         mailbox, latest = request.mailbox, request.latest
@@ -308,8 +277,8 @@ class Stepper:
         running.looked_at[request.mailbox] = self._news_of.get(request.mailbox, 0)
         segment = attached.segments[request.copy]
         began = self._host.clock() if self.tells_operations else 0
-        if self._slow_until:
-            self._be_slow()
+        if self._slow_until and time.monotonic_ns() < self._slow_until:
+            time.sleep(self._delay / SECOND)
         result = segment.operate(request.step)
         self.operations += 1
         ended = self._host.clock()
@@ -339,12 +308,6 @@ class Stepper:
         self._slow_until = time.monotonic_ns() + length
         self._delay = delay
 
-    def _be_slow(self) -> None:
-        if time.monotonic_ns() < self._slow_until:
-            time.sleep(self._delay / SECOND)
-        else:
-            self._slow_until = 0
-
     def _note_late(self, request: Operate, took: int, now: int) -> None:
         self.late += 1
         if not self.timely:
@@ -363,8 +326,6 @@ class Stepper:
         self._stuck.add((request.mailbox, request.copy))
         text = f"the lock of module {request.copy + 1} of {request.mailbox} could not be had: whoever holds it is stopped"
         self._host.note("fault", {"fault": "module", "module": request.copy + 1, "text": text})
-
-    # --- news ---------------------------------------------------------------------------------------------------------
 
     def _end_naps(self, mailbox: str, due: int) -> None:
         """There is something new in a mailbox."""
@@ -385,7 +346,6 @@ class Stepper:
                 attached.ring()
 
     def _hear(self, mailbox: str, attached: Attachment) -> None:
-        """Somebody may have rung."""
         rung = attached.hear()
         if rung is not None:
             if self.meter is not None:
@@ -404,8 +364,6 @@ class Stepper:
             for (mailbox, _), attached in self._attached.items():
                 self._hear(mailbox, attached)
         self.run()
-
-    # --- the mailbox server -------------------------------------------------------------------------------------------
 
     def _connect(self, request: Connect) -> Any:
         host = self._host
@@ -448,8 +406,6 @@ class Stepper:
         for name, mailbox in failed.items():
             if self._host.alive:
                 self._host.call(self._host.engine.notice, Failure(name, f"{name} has died: its presence at {mailbox} is gone"))
-
-    # --- the end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Nothing more is done; to others this process has died, unless it is disconnected."""

@@ -1,8 +1,8 @@
 """A timer that wakes an event loop when the system's clock shows a time, to the microsecond.
 
-Event loops wait in whole milliseconds (``epoll``), which is longer than everything that common memory is about. On Linux a timer
-is a file that becomes readable when it is due (``timerfd``), which wakes the loop at once; it goes by the system's clock itself,
-so it is right after that is set, too. Elsewhere the loop's own timers have to do.
+Event loops wait in whole milliseconds (``epoll``), too long for shared memory. On Linux a timer is a file that becomes readable
+when it is due (``timerfd``); it goes by the system's clock itself, so it is right after that is set, too. Elsewhere the loop's
+own timers have to do.
 """
 
 from __future__ import annotations
@@ -23,12 +23,7 @@ _FLAGS: Final = os.O_NONBLOCK | os.O_CLOEXEC
 class _Spec(ctypes.Structure):
     """``struct itimerspec``."""
 
-    _fields_ = (
-        ("interval_seconds", ctypes.c_long),
-        ("interval_nanoseconds", ctypes.c_long),
-        ("seconds", ctypes.c_long),
-        ("nanoseconds", ctypes.c_long),
-    )
+    _fields_ = [(name, ctypes.c_long) for name in ("interval_seconds", "interval_nanoseconds", "seconds", "nanoseconds")]
 
 
 class ClockTimer:
@@ -49,10 +44,6 @@ class ClockTimer:
         if self._file >= 0:
             self._address = ctypes.addressof(self._spec)
             self._loop.add_reader(self._file, self._read)
-
-    @property
-    def is_precise(self) -> bool:
-        return self._file >= 0
 
     def set(self, at: int | None) -> None:
         """Wakes at this time, ns of ``time.time_ns``, and not when it was to wake before; None: never."""

@@ -1,13 +1,11 @@
 """Where Prometheus asks: ``GET /metrics``, answered on the node's own event loop.
 
-Theory of operation
--------------------
 All figures are read at once, between two turns of the loop, so they are of one instant; that is copying numbers. Making text of
-them takes longer, so it is done piece by piece (:data:`PIECE` samples), and the loop has its turn between two of them: a node
-with many groups does not stop for a scrape. :data:`AT_ONCE` scrapes are answered at a time, others are told to come again.
-There is no thread: when the node closes, the socket and its connections do.
+them takes longer, so it is done piece by piece (:data:`PIECE` samples), with turns of the loop between: a node with many groups
+does not stop for a scrape. :data:`AT_ONCE` scrapes are answered at a time, others are told to come again. There is no thread:
+when the node closes, the socket and its connections do.
 
-The address is one of this machine's own unless another is named: figures tell names of groups and processes to whoever asks.
+The address is on loopback unless another is named: figures tell names of groups and processes to every reader.
 """
 
 from __future__ import annotations
@@ -24,10 +22,8 @@ from .metrics import NodeCollector
 
 LOOPBACK: Final = "127.0.0.1"
 AT_ONCE: Final = 4
-PIECE: Final = 20
-"""Samples, of which a histogram is one, that are made text of in one turn of the loop."""
-END_WITHIN: Final = 1.0
-"""Seconds that a scrape has to end when the node closes."""
+PIECE: Final = 20  # samples, of which a histogram is one, that are made text of in one turn of the loop
+END_WITHIN: Final = 1.0  # seconds that a scrape has to end when the node closes
 _END: Final = b"# EOF\n"
 
 
@@ -102,15 +98,11 @@ class Endpoint:
         for metric, samples in readings:
             for at in range(0, max(1, len(samples)), PIECE):
                 part = encode(_Families([self._collector.family(metric, samples[at : at + PIECE])])).removesuffix(_END)
-                parts.append(_without_comments(part) if at else part)
+                # What samples mean is said once.
+                parts += [line for line in part.splitlines(keepends=True) if not at or not line.startswith(b"#")]
                 await asyncio.sleep(0)
         last = encode(_Families(others))
         return b"".join([*parts, last])
-
-
-def _without_comments(text: bytes) -> bytes:
-    """The samples alone: what they mean was said before."""
-    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
 
 
 class _Families:

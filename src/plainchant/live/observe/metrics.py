@@ -1,14 +1,12 @@
 """The figures of a node: their names, what they mean, and where they are read.
 
-Theory of operation
--------------------
-:data:`METRICS` declares every figure once: name, kind, labels, one sentence, and the function that reads it. The exposition,
-the table in ``docs/observe.md`` and the tests are made of it. A scrape makes one :class:`Snapshot`, which reads what groups,
-host and transport have counted; the functions only pick from it. Nothing is counted for metrics alone on the way of a message.
+:data:`METRICS` declares every figure once: name, kind, labels, one sentence, and the function that reads it. The exposition, the
+table in ``docs/observe.md`` and the tests are made of it. A scrape makes one :class:`Snapshot` of what groups, host and
+transport have counted; the functions only pick from it. Nothing is counted for metrics alone on the way of a message.
 
-**Whatever is counted is shown.** Packets that were not taken are counted by the transport and the host, by kind, and there may
-come to be more kinds: fields of ``Transport.counters``, attributes ``packets_...`` of the host, entries of ``host.counters()``,
-and fields of any dataclass of counters that the host has, are all labels of one family, without being named here.
+**Whatever is counted is shown.** Packets that were not taken are counted by the transport and the host, by kind: fields of
+``Transport.counters``, attributes ``packets_...`` of the host, entries of ``host.counters()``, and fields of any dataclass of
+counters that the host has, are all labels of one family, without being named here.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric as Family
 
-    from ...group import Membership
     from ..node import Node
     from .observer import Observer
 
@@ -38,15 +35,13 @@ HISTOGRAM: Final = "histogram"
 
 Value: TypeAlias = float | Histogram
 Sample: TypeAlias = tuple[tuple[str, ...], Value]
-Read: TypeAlias = Callable[["Snapshot"], Iterable[Sample]]
-"""What it gives does not change afterwards."""
+Read: TypeAlias = Callable[["Snapshot"], Iterable[Sample]]  # what it gives does not change afterwards
 
-_SHOWN_ALONE: Final = frozenset({"sent", "sent_bytes", "received", "received_bytes"})
-"""Counters of a transport that have figures of their own."""
-_SUMS: Final = frozenset({"sent", "received", "queued", "dropped", "damaged", "foreign"})
-"""Statistics of packets that are sums of what is counted elsewhere."""
+_SHOWN_ALONE: Final = frozenset({"sent", "sent_bytes", "received", "received_bytes"})  # counters that have their own figures
+_SUMS: Final = frozenset({"sent", "received", "queued", "dropped", "damaged", "foreign"})  # sums of what is counted elsewhere
 _PREFIX: Final = "packets_"
 _SEALED: Final = "sealed_with_"
+_NS: Final = 1 / SECOND
 
 
 class Snapshot:
@@ -54,22 +49,14 @@ class Snapshot:
 
     def __init__(self, node: Node, observer: Observer) -> None:
         host = node.host
-        self.node = node
-        self.host = host
-        self.observer = observer
+        self.node, self.host, self.observer = node, host, observer
         self.transport: dict[str, int] = _integers(host.transport.counters)
-        self.is_here = threading.get_ident() == observer.thread
-        """Whether this is the node's own thread, where the protocol may be asked."""
+        self.is_here = threading.get_ident() == observer.thread  # whether this is the node's thread: the protocol may be asked
         self.statistics = node.statistics()
         self.refused: dict[str, int] = refused_packets(host, self.transport, self.statistics)
-        self.groups: list[tuple[str, Membership, Mapping[str, int]]] = [
-            (name, group, group.figures()) for name, group in list(host.groups.items())
-        ]
-        self.recorded: list[tuple[str, str, int]] = [
-            (group, kind, number)
-            for group, counts in list(observer.recorded_by_kind.items())
-            for kind, number in list(counts.items())
-        ]
+        self.groups = [(name, group, group.figures()) for name, group in list(host.groups.items())]
+        by_group = list(observer.recorded_by_kind.items())
+        self.recorded: list[Sample] = [((group, kind), n) for group, counts in by_group for kind, n in list(counts.items())]
 
 
 def refused_packets(host: Any, transport: Mapping[str, int], statistics: Mapping[str, int]) -> dict[str, int]:
@@ -95,66 +82,6 @@ def _integers(counters: Any) -> dict[str, int]:
     return fields if all(value.__class__ is int for value in fields.values()) else {}
 
 
-# --- reading --------------------------------------------------------------------------------------------------------
-
-
-def _of_group(key: str, scale: float = 1) -> Read:
-    return lambda snapshot: [((name,), figures[key] * scale) for name, _, figures in snapshot.groups]
-
-
-def _of_transport(key: str) -> Read:
-    return lambda snapshot: [((), snapshot.transport[key])] if key in snapshot.transport else []
-
-
-def _info(snapshot: Snapshot) -> list[Sample]:
-    node = snapshot.node
-    return [((node.name, node.place, node.description.name, __version__), 1)]
-
-
-def _view_number(snapshot: Snapshot) -> list[Sample]:
-    return [((name,), group.view.number) for name, group, _ in snapshot.groups if group.view is not None]
-
-
-def _departures(snapshot: Snapshot) -> list[Sample]:
-    return [
-        ((name, reason), number)
-        for name, figures in list(snapshot.observer.figures.items())
-        for reason, number in list(figures.departures.items())
-    ]
-
-
-def _waiting(snapshot: Snapshot) -> list[Sample]:
-    if not snapshot.is_here or not snapshot.host.alive or not snapshot.host.me:
-        return []
-    reason = snapshot.host.waiting("")
-    return [((reason.code,), 1)] if reason is not None else []
-
-
-def _statistic(key: str) -> Read:
-    return lambda snapshot: [((), snapshot.statistics[key])] if key in snapshot.statistics else []
-
-
-def _sealed_with(snapshot: Snapshot) -> list[Sample]:
-    found = snapshot.statistics.items()
-    return [((key.removeprefix(_SEALED),), number) for key, number in found if key.startswith(_SEALED)]
-
-
-def _spool(read: Callable[[Any], float]) -> Read:
-    def samples(snapshot: Snapshot) -> list[Sample]:
-        spool = snapshot.host.spool
-        return [((), read(spool))] if spool is not None else []
-
-    return samples
-
-
-def _free(spool: Any) -> float:
-    try:
-        disk = os.statvfs(spool.directory)
-    except OSError:
-        return 0.0
-    return float(disk.f_bavail * disk.f_frsize)
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Metric:
     """One figure. The name of a counter ends in ``_total``."""
@@ -166,169 +93,155 @@ class Metric:
     read: Read
 
 
-_G: Final = ("group",)
+def _figure(name: str, about: str, read: Read, *labels: str, kind: str = "") -> Metric:
+    kind = kind or (COUNTER if name.endswith("_total") else GAUGE)
+    return Metric(f"plainchant_{name}", kind, labels, about, read)
+
+
+def _group(name: str, key: str, about: str, scale: float = 1) -> Metric:
+    return _figure(name, about, lambda now: [((group,), figures[key] * scale) for group, _, figures in now.groups], "group")
+
+
+def _packets(name: str, key: str, about: str) -> Metric:
+    return _figure(name, about, lambda now: [((), now.transport[key])] if key in now.transport else [])
+
+
+def _statistic(name: str, key: str, about: str) -> Metric:
+    return _figure(name, about, lambda now: [((), now.statistics[key])] if key in now.statistics else [])
+
+
+def _spool(name: str, read: Callable[[Any], float], about: str) -> Metric:
+    return _figure(name, about, lambda now: [((), read(now.host.spool))] if now.host.spool is not None else [])
+
+
+def _info(now: Snapshot) -> list[Sample]:
+    return [((now.node.name, now.node.place, now.node.description.name, __version__), 1)]
+
+
+def _view_number(now: Snapshot) -> list[Sample]:
+    return [((name,), group.view.number) for name, group, _ in now.groups if group.view is not None]
+
+
+def _departures(now: Snapshot) -> list[Sample]:
+    by_group = list(now.observer.figures.items())
+    return [((name, why), number) for name, figures in by_group for why, number in list(figures.departures.items())]
+
+
+def _waiting(now: Snapshot) -> list[Sample]:
+    if not now.is_here or not now.host.alive or not now.host.me:
+        return []
+    reason = now.host.waiting("")
+    return [((reason.code,), 1)] if reason is not None else []
+
+
+def _sealed_with(now: Snapshot) -> list[Sample]:
+    found = now.statistics.items()
+    return [((key.removeprefix(_SEALED),), number) for key, number in found if key.startswith(_SEALED)]
+
+
+def _free(spool: Any) -> float:
+    try:
+        disk = os.statvfs(spool.directory)
+    except OSError:
+        return 0.0
+    return float(disk.f_bavail * disk.f_frsize)
+
+
+def _labelled(counts: Mapping[str, int]) -> list[Sample]:
+    return [((label,), number) for label, number in list(counts.items())]
+
 
 METRICS: Final = (
-    Metric("plainchant_node_info", GAUGE, ("process", "place", "protocol", "version"), "Who this is; always 1.", _info),
-    Metric(
-        "plainchant_node_alive",
-        GAUGE,
-        (),
-        "1 while the process takes part; 0 when it was halted.",
-        lambda snapshot: [((), int(snapshot.host.alive))],
+    _figure("node_info", "Who this is; always 1.", _info, "process", "place", "protocol", "version"),
+    _figure("node_alive", "1 while the process takes part; 0 when it was halted.", lambda now: [((), int(now.host.alive))]),
+    _figure(
+        "halts_total", "Times that this node was halted, by reason: 0 or 1.", lambda now: _labelled(now.observer.halts), "reason"
     ),
-    Metric(
-        "plainchant_halts_total",
-        COUNTER,
-        ("reason",),
-        "Times that this node was halted, by reason: 0 or 1.",
-        lambda snapshot: [((reason,), number) for reason, number in list(snapshot.observer.halts.items())],
-    ),
-    Metric(
-        "plainchant_waiting", GAUGE, ("reason",), "1 while the protocol has something to wait for, with what that is.", _waiting
-    ),
+    _figure("waiting", "1 while the protocol has something to wait for, with what that is.", _waiting, "reason"),
     # messages
-    Metric(
-        "plainchant_messages_accepted_total", COUNTER, _G, "Messages that `send` has accepted for good.", _of_group("accepted")
+    _group("messages_accepted_total", "accepted", "Messages that `send` has accepted for good."),
+    _group("messages_sent_total", "sent", "Messages that the protocol has taken to send."),
+    _group("messages_delivered_total", "delivered", "Messages of all members that were delivered here."),
+    _group("own_messages_delivered_total", "own_delivered", "The number of the last own message that was delivered here."),
+    _group("own_messages_stable_total", "own_stable", "The number of the last own message that all members hold."),
+    _group("message_sent_bytes_total", "sent_bytes", "Bytes of the messages taken to send."),
+    _group(
+        "message_delivered_bytes_total", "delivered_bytes", "Bytes of the messages delivered, in batches: up to 5 more a message."
     ),
-    Metric("plainchant_messages_sent_total", COUNTER, _G, "Messages that the protocol has taken to send.", _of_group("sent")),
-    Metric(
-        "plainchant_messages_delivered_total",
-        COUNTER,
-        _G,
-        "Messages of all members that were delivered here.",
-        _of_group("delivered"),
-    ),
-    Metric(
-        "plainchant_own_messages_delivered_total",
-        COUNTER,
-        _G,
-        "The number of the last own message that was delivered here.",
-        _of_group("own_delivered"),
-    ),
-    Metric(
-        "plainchant_own_messages_stable_total",
-        COUNTER,
-        _G,
-        "The number of the last own message that all members hold.",
-        _of_group("own_stable"),
-    ),
-    Metric("plainchant_message_sent_bytes_total", COUNTER, _G, "Bytes of the messages taken to send.", _of_group("sent_bytes")),
-    Metric(
-        "plainchant_message_delivered_bytes_total",
-        COUNTER,
-        _G,
-        "Bytes of the messages delivered, in batches: up to 5 more a message.",
-        _of_group("delivered_bytes"),
-    ),
-    Metric(
-        "plainchant_message_latency_seconds",
-        HISTOGRAM,
-        _G,
+    _figure(
+        "message_latency_seconds",
         "From `send` to the own delivery, of sampled messages without deadlines.",
-        lambda snapshot: [((name,), figures.latency.copy()) for name, figures in list(snapshot.observer.figures.items())],
+        lambda now: [((name,), figures.latency.copy()) for name, figures in list(now.observer.figures.items())],
+        "group",
+        kind=HISTOGRAM,
     ),
     # queues
-    Metric("plainchant_queue_messages", GAUGE, _G, "Accepted messages that the protocol has not taken.", _of_group("queued")),
-    Metric("plainchant_queue_bytes", GAUGE, _G, "Their bytes.", _of_group("queued_bytes")),
-    Metric("plainchant_queue_limit_bytes", GAUGE, _G, "Where `send` begins to wait.", _of_group("outgoing_limit")),
-    Metric(
-        "plainchant_unread_bytes", GAUGE, _G, "What was delivered and not read, with 64 a message.", _of_group("unread_bytes")
-    ),
-    Metric("plainchant_unread_limit_bytes", GAUGE, _G, "Where the group's senders are slowed down.", _of_group("unread_limit")),
-    Metric(
-        "plainchant_blocked_seconds_total",
-        COUNTER,
-        _G,
-        "Time during which a `send` waited for room.",
-        _of_group("blocked_ns", 1 / SECOND),
-    ),
-    Metric("plainchant_blocked_senders", GAUGE, _G, "Calls of `send` that wait for room now.", _of_group("blocked_senders")),
-    Metric(
-        "plainchant_overfull_seconds_total",
-        COUNTER,
-        _G,
-        "Time during which too much was unread, so that others were slowed down.",
-        _of_group("overfull_ns", 1 / SECOND),
+    _group("queue_messages", "queued", "Accepted messages that the protocol has not taken."),
+    _group("queue_bytes", "queued_bytes", "Their bytes."),
+    _group("queue_limit_bytes", "outgoing_limit", "Where `send` begins to wait."),
+    _group("unread_bytes", "unread_bytes", "What was delivered and not read, with 64 a message."),
+    _group("unread_limit_bytes", "unread_limit", "Where the group's senders are slowed down."),
+    _group("blocked_seconds_total", "blocked_ns", "Time during which a `send` waited for room.", _NS),
+    _group("blocked_senders", "blocked_senders", "Calls of `send` that wait for room now."),
+    _group(
+        "overfull_seconds_total", "overfull_ns", "Time during which too much was unread, so that others were slowed down.", _NS
     ),
     # membership
-    Metric("plainchant_members", GAUGE, _G, "Members of the view in force; 0 after this one is out.", _of_group("members")),
-    Metric("plainchant_view_number", GAUGE, _G, "The number of the view in force.", _view_number),
-    Metric("plainchant_views_total", COUNTER, _G, "Views that this process has seen.", _of_group("views")),
-    Metric(
-        "plainchant_arrivals_total",
-        COUNTER,
-        _G,
+    _group("members", "members", "Members of the view in force; 0 after this one is out."),
+    _figure("view_number", "The number of the view in force.", _view_number, "group"),
+    _group("views_total", "views", "Views that this process has seen."),
+    _figure(
+        "arrivals_total",
         "Members that came, as views said.",
-        lambda snapshot: [((name,), figures.arrivals) for name, figures in list(snapshot.observer.figures.items())],
+        lambda now: _labelled({name: figures.arrivals for name, figures in list(now.observer.figures.items())}),
+        "group",
     ),
-    Metric(
-        "plainchant_departures_total",
-        COUNTER,
-        ("group", "reason"),
+    _figure(
+        "departures_total",
         "Members that are gone, as views said: who left, and who was excluded and why.",
         _departures,
+        "group",
+        "reason",
     ),
     # what protocols do
-    Metric(
-        "plainchant_protocol_events_total",
-        COUNTER,
-        ("group", "kind"),
+    _figure(
+        "protocol_events_total",
         "What the protocol recorded: suspicions, elections, blocked senders, ... (the kinds of a trace's rows).",
-        lambda snapshot: [((group, kind), number) for group, kind, number in snapshot.recorded],
+        lambda now: now.recorded,
+        "group",
+        "kind",
     ),
-    Metric(
-        "plainchant_retransmitted_packets_total",
-        COUNTER,
-        _G,
+    _figure(
+        "retransmitted_packets_total",
         "Packets that the protocol sent again.",
-        lambda snapshot: [((group,), number) for group, number in list(snapshot.observer.retransmitted.items())],
+        lambda now: _labelled(now.observer.retransmitted),
+        "group",
     ),
     # packets
-    Metric("plainchant_packets_sent_total", COUNTER, (), "Packets that the network took.", _of_transport("sent")),
-    Metric("plainchant_packets_sent_bytes_total", COUNTER, (), "Their bytes.", _of_transport("sent_bytes")),
-    Metric("plainchant_packets_received_total", COUNTER, (), "Packets that came, of whatever kind.", _of_transport("received")),
-    Metric("plainchant_packets_received_bytes_total", COUNTER, (), "Their bytes.", _of_transport("received_bytes")),
-    Metric(
-        "plainchant_packets_refused_total",
-        COUNTER,
-        ("kind",),
+    _packets("packets_sent_total", "sent", "Packets that the network took."),
+    _packets("packets_sent_bytes_total", "sent_bytes", "Their bytes."),
+    _packets("packets_received_total", "received", "Packets that came, of whatever kind."),
+    _packets("packets_received_bytes_total", "received_bytes", "Their bytes."),
+    _figure(
+        "packets_refused_total",
         "Packets that had to wait, were given up or not taken, by kind.",
-        lambda snapshot: [((kind,), number) for kind, number in snapshot.refused.items()],
+        lambda now: _labelled(now.refused),
+        "kind",
     ),
-    Metric("plainchant_peers", GAUGE, (), "Other processes in the address book.", _statistic("peers")),
-    Metric(
-        "plainchant_sessions",
-        GAUGE,
-        (),
-        "Sessions of other processes that are remembered, where there is a key.",
-        _statistic("sessions"),
-    ),
-    Metric(
-        "plainchant_sealed_with",
-        GAUGE,
-        ("key",),
-        "How many of the others seal with a key: one that nobody uses can be dropped.",
-        _sealed_with,
-    ),
+    _statistic("peers", "peers", "Other processes in the address book."),
+    _statistic("sessions", "sessions", "Sessions of other processes that are remembered, where there is a key."),
+    _figure("sealed_with", "How many of the others seal with a key: one that nobody uses can be dropped.", _sealed_with, "key"),
     # the process
-    Metric(
-        "plainchant_event_loop_lag_seconds",
-        HISTOGRAM,
-        (),
+    _figure(
+        "event_loop_lag_seconds",
         "How late a timer of the event loop is, looked at four times a second.",
-        lambda snapshot: [((), snapshot.observer.lag.copy())],
+        lambda now: [((), now.observer.lag.copy())],
+        kind=HISTOGRAM,
     ),
-    Metric("plainchant_spool_bytes_total", COUNTER, (), "Bytes written to the spool.", _spool(lambda spool: spool.bytes_written)),
-    Metric("plainchant_spool_rows_total", COUNTER, (), "Rows written to the spool.", _spool(lambda spool: spool.rows_written)),
-    Metric(
-        "plainchant_spool_waiting_rows",
-        GAUGE,
-        (),
-        "Rows that are not written yet: how far the spool is behind.",
-        _spool(lambda spool: spool.rows_waiting),
-    ),
-    Metric("plainchant_spool_free_bytes", GAUGE, (), "Room left where the spool is.", _spool(_free)),
+    _spool("spool_bytes_total", lambda spool: spool.bytes_written, "Bytes written to the spool."),
+    _spool("spool_rows_total", lambda spool: spool.rows_written, "Rows written to the spool."),
+    _spool("spool_waiting_rows", lambda spool: spool.rows_waiting, "Rows that are not written yet: how far the spool is behind."),
+    _spool("spool_free_bytes", _free, "Room left where the spool is."),
 )
 
 
@@ -356,11 +269,7 @@ class NodeCollector:
 
     def family(self, metric: Metric, samples: Iterable[Sample]) -> Family:
         """A figure with samples of it, as ``prometheus_client`` has them."""
-        make = {
-            COUNTER: self._core.CounterMetricFamily,
-            GAUGE: self._core.GaugeMetricFamily,
-            HISTOGRAM: self._core.HistogramMetricFamily,
-        }[metric.kind]
+        make = getattr(self._core, f"{metric.kind.capitalize()}MetricFamily")
         family = make(metric.name, metric.about, labels=metric.labels)
         for labels, value in samples:
             if isinstance(value, Histogram):

@@ -1,11 +1,9 @@
-"""Who looks at a node: counts what the node itself does not count, and lets metrics and spans read it.
+"""Observes a node: counts what the node itself does not count, and lets metrics and spans read it.
 
-Theory of operation
--------------------
-Messages, bytes, packets and queues are counted by the groups, the host and the transport anyhow; they are read when somebody
-asks. An :class:`Observer` is told only of what happens seldom: views, departures, halts, and what protocols record
-(retransmissions, suspicions, blocked senders, state transfer). Of messages it is told of samples (:mod:`.sampling`), and, if
-messages are traced, once a delivered batch. A timer looks how late the event loop is; it also fits the samples to the rate.
+Messages, bytes, packets and queues are counted by the groups, the host and the transport anyhow, and read on demand. An
+:class:`Observer` is told only of rare events: views, departures, halts, and what protocols record (retransmissions, suspicions,
+blocked senders, state transfer); of messages only of samples (:mod:`.sampling`) and, if messages are traced, of each delivered
+batch. A timer looks how late the event loop is, and fits the samples to the rate.
 
 Figures of a group are kept as long as the process is in it: a program that forms many groups does not make them grow for ever.
 Everything happens on the node's event loop and ends with the node; :meth:`Observer.close` may be called at any time, and again.
@@ -18,7 +16,6 @@ import contextlib
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,8 +32,7 @@ if TYPE_CHECKING:
     from .metrics import NodeCollector
     from .spans import Spans, Tracing
 
-TICK: Final = 0.25
-"""Seconds between two looks at the event loop."""
+TICK: Final = 0.25  # seconds between two looks at the event loop
 RETRANSMIT: Final = "retransmit"
 
 
@@ -46,8 +42,7 @@ class Figures:
     def __init__(self, group: Membership, random: Random) -> None:
         self.group = group
         self.arrivals: int = 0
-        self.departures: Counter[str] = Counter()
-        """Members that are gone, by the code of the reason."""
+        self.departures: Counter[str] = Counter()  # members that are gone, by the code of the reason
         self.latency: Histogram = Histogram(LATENCIES)
         self.pace = Pace(random)
 
@@ -58,13 +53,10 @@ class Observer:
     def __init__(self, metrics: str | CollectorRegistry | None, spans: Spans | float | None) -> None:
         self.figures: dict[str, Figures] = {}
         self.halts: Counter[str] = Counter()
-        self.recorded_by_kind: dict[str, Counter[str]] = {}
-        """What protocols recorded, by group (empty: of none) and kind."""
-        self.retransmitted: Counter[str] = Counter()
-        """Packets that were sent again, by group."""
+        self.recorded_by_kind: dict[str, Counter[str]] = {}  # what protocols recorded, by group (empty: of none) and kind
+        self.retransmitted: Counter[str] = Counter()  # packets that were sent again, by group
         self.lag: Histogram = Histogram(LAGS)
-        self.thread = 0
-        """The node's own."""
+        self.thread = 0  # the node's own
         self._random = Random()
         self._metrics = metrics
         self._collector: NodeCollector | None = None
@@ -83,8 +75,6 @@ class Observer:
             from .spans import Spans, Tracing
 
             self._tracing = Tracing(spans if isinstance(spans, Spans) else Spans(spans))
-
-    # --- from beginning to end ----------------------------------------------------------------------------------------
 
     async def open(self, node: Node) -> None:
         """Begins to look at a node whose host is there; the node is open when this has returned."""
@@ -147,8 +137,6 @@ class Observer:
             figures.pace.tick(figures.group.accepted)
             self._next_sample(figures)
 
-    # --- what the host tells ------------------------------------------------------------------------------------------
-
     def recorded(self, kind: str, group: str | None, detail: dict[str, Any]) -> None:
         """The protocol, or a layer of it, explains something."""
         # Of groups that this process is not in there may be any number, so they have no figures of their own.
@@ -191,8 +179,10 @@ class Observer:
             self._tracing.left(group)
 
     def renamed(self, group: str, name: str) -> None:
-        for table in (self.figures, self.recorded_by_kind, self.retransmitted):
-            _move(table, group, name)
+        tables: tuple[dict[str, Any], ...] = (self.figures, self.recorded_by_kind, self.retransmitted)
+        for table in tables:
+            if group in table:
+                table[name] = table.pop(group)
         if self._tracing is not None:
             self._tracing.renamed(group, name)
         if name in self.figures:
@@ -203,16 +193,9 @@ class Observer:
         if self._tracing is not None:
             self._tracing.stopped(reason)
 
-    @contextlib.contextmanager
-    def joining(self, group: str) -> Iterator[None]:
+    def joining(self, group: str) -> contextlib.AbstractContextManager[None]:
         """Around the way into a group."""
-        if self._tracing is None:
-            yield
-        else:
-            with self._tracing.joining(group):
-                yield
-
-    # --- what groups tell ---------------------------------------------------------------------------------------------
+        return self._tracing.joining(group) if self._tracing is not None else contextlib.nullcontext()
 
     def accepted(self, group: Membership) -> None:
         """Messages are about to be handed to the host; among them is a sample."""
@@ -244,8 +227,3 @@ class Observer:
         if self._tracing is not None:
             following = min(following, self._tracing.next_of(figures.group))
         figures.group.sample_at(following)
-
-
-def _move(table: dict[str, Any], old: str, new: str) -> None:
-    if old in table:
-        table[new] = table.pop(old)

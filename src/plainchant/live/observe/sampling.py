@@ -1,14 +1,12 @@
 """Which own messages have their time taken, so that a histogram of latencies costs next to nothing.
 
-Theory of operation
--------------------
-A group compares the receipt of each message that it accepts with one number, ``sample_at``, and does nothing more unless it has
-come so far. Then the sample is taken, and the next number chosen: ``stride`` messages on, on the average, at random, so that no
-rhythm of the application's is in step with it. Every tick the stride is fitted to the rate: about :data:`PER_TICK` samples a
-tick, and every message where there are fewer. A burst after a silence doubles the stride each time that it has given as many.
+A group compares the receipt of each accepted message with one number, ``sample_at``. When a message has come so far, the sample
+is taken, and the next number chosen: on average ``stride`` messages on, at random, so that no rhythm of the application is in
+step with it. Every tick the stride is fitted to the rate: about :data:`PER_TICK` samples per tick, and every message where there
+are fewer. A burst after a silence doubles the stride each time that it has given as many.
 
 The latency is from the call of ``send``, when there is room, until the message is delivered here: what ``receipt.delivered()``
-waits for. At the most :data:`PENDING` samples of a group wait for that.
+waits for. At most :data:`PENDING` samples of a group wait for that.
 """
 
 from __future__ import annotations
@@ -62,8 +60,7 @@ class Pace:
         self.stride = 1
         self.pending = 0
         self.next: float = 1
-        self._taken = 0
-        self._accepted = 0
+        self._taken = self._accepted = 0
 
     def take(self, accepted: int) -> bool:
         """Message ``accepted`` has come so far: whether it is a sample. Chooses the next."""

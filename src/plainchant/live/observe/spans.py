@@ -1,20 +1,18 @@
 """Spans for OpenTelemetry: what happens to a process in its groups, and the lives of a few of its messages.
 
-Theory of operation
--------------------
-Joining, leaving, a change of the view, a state transfer and a halt are a span each. They are made when such a thing is over, of
-what the host tells anyhow, and cost nothing until then. By default they go to the tracer provider that the program has set up
-(without one they go nowhere); with ``otlp`` a provider of the node's own sends them to a collector, and ends with the node.
+Joining, leaving, a change of the view, a state transfer and a halt are a span each, made when it is over of what the host tells
+anyhow. By default they go to the tracer provider that the program has set up (without one, nowhere); with ``otlp`` a provider of
+the node's own sends them to a collector, and ends with the node.
 
 **Messages, without a byte in a packet.** Which messages are traced follows from their names: with a ratio of 1 in N, those for
-which ``number + digest(group, sender)`` is a multiple of N. So all members choose the same ones. The trace that a message's
-spans belong to follows from its name, too: a digest of group, sender, the random number that the sender drew at its start, and
-the message's number. So the sender's span (``plainchant.message``, from ``send`` to its own delivery) and a span at each other
-member (``plainchant.deliver``) are in one trace, as children of a span that nobody sends. Work a message is a comparison at the
-sender and a look into a table a delivered batch.
+which ``number + digest(group, sender)`` is a multiple of N. So all members choose the same ones. Their trace follows from the
+name, too: a digest of group, sender, the random number that the sender drew at its start, and the message's number. So the
+sender's span (``plainchant.message``, from ``send`` to its own delivery) and a span at each other member
+(``plainchant.deliver``) are in one trace, as children of a span that no member sends. The cost is a comparison per message at
+the sender and a table lookup per delivered batch.
 
-In the same way the spans that members have of one view are in one trace: who saw it when. The context in which ``send`` was
-called is another trace, the application's: the sender's span has a link to it.
+In the same way the spans that members have of one view are in one trace. The context in which ``send`` was called is another
+trace, the application's: the sender's span has a link to it.
 """
 
 from __future__ import annotations
@@ -41,22 +39,14 @@ from ...group import Membership
 if TYPE_CHECKING:
     from ..node import Node
 
-MESSAGES: Final = 0.0001
-"""The share of messages that are traced."""
-PENDING: Final = 256
-"""Messages of a group that are traced and not delivered yet, at the most."""
-AT_ONCE: Final = 8
-"""Messages of one ``send_many`` that are traced, at the most."""
-SENDERS: Final = 4096
-"""Of so many senders it is remembered which message is traced next; then anew."""
-NOTES: Final = 32
-"""Events that a change of the view has in its span, at the most."""
-STALE: Final = 60 * SECOND
-"""After so long a suspicion that led to nothing is not where the next change began."""
-FLUSH: Final = 5.0
-"""Seconds for the last spans to leave when the node closes."""
-CHANGES: Final = frozenset({"suspect", "elect", "form", "confirm", "remove"})
-"""Kinds of records that are on the way to a new view."""
+MESSAGES: Final = 0.0001  # the share of messages that are traced
+PENDING: Final = 256  # most messages of a group that are traced and not delivered yet
+AT_ONCE: Final = 8  # most messages of one ``send_many`` that are traced
+SENDERS: Final = 4096  # senders of which the next traced message is remembered; then the table starts again
+NOTES: Final = 32  # most events in the span of a view change
+STALE: Final = 60 * SECOND  # an older suspicion that led to nothing is not where the next change began
+FLUSH: Final = 5.0  # seconds for the last spans to leave when the node closes
+CHANGES: Final = frozenset({"suspect", "elect", "form", "confirm", "remove"})  # kinds of records on the way to a new view
 _WORDS: Final = ("process", "reason", "text", "stage", "situation", "epoch", "why")
 
 
@@ -113,46 +103,30 @@ class Tracing:
     def __init__(self, options: Spans) -> None:
         self._options = options
         self._api = need("opentelemetry.trace", "spans need", "observe")
-        self._alone = need("opentelemetry.context", "spans need", "observe").Context()
-        """Where no span of the program's is: what the protocol does happens in nobody's call."""
+        self._alone = need("opentelemetry.context", "spans need", "observe").Context()  # no span: not part of a program's call
         self._provider: Any = None
         self._tracer: Any = None
         self._node: Node | None = None
         self._changes: dict[str, _Change] = {}
         self._leaving: dict[str, Any] = {}
-        self._awaited: dict[str, tuple[int, View]] = {}
-        """Groups whose state this process waits for, and since when."""
-        self._given: dict[tuple[str, int, str], int] = {}
-        """States that are being given: group, view, joiner; and since when."""
-        self._messages: dict[str, dict[int, Any]] = {}
-        """Own messages that are traced and not delivered, by group and receipt."""
-        self._due: dict[tuple[str, str], int] = {}
-        """The next message of each sender, by group, that is traced: batches before it are not looked at."""
-        self._next: dict[str, float] = {}
-        """The receipt of the next own message that is traced."""
+        self._awaited: dict[str, tuple[int, View]] = {}  # groups whose state this process waits for, and since when
+        self._given: dict[tuple[str, int, str], int] = {}  # states that are being given: group, view, joiner; and since when
+        self._messages: dict[str, dict[int, Any]] = {}  # own messages that are traced and not delivered, by group and receipt
+        self._due: dict[tuple[str, str], int] = {}  # by group and sender: the next traced message; earlier batches are skipped
+        self._next: dict[str, float] = {}  # the receipt of the next own message that is traced
 
     @property
     def traces_messages(self) -> bool:
         return self._options.every > 0
 
-    # --- from beginning to end ----------------------------------------------------------------------------------------
-
     def open(self, node: Node) -> None:
         self._node = node
-        if self._options.otlp:
-            self._provider = _provider(self._options, node)
-            self._tracer = self._provider.get_tracer("plainchant", __version__)
-        else:
-            self._tracer = self._api.get_tracer("plainchant", __version__)
+        self._provider = _provider(self._options, node) if self._options.otlp else None
+        self._tracer = (self._provider or self._api).get_tracer("plainchant", __version__)
 
     async def close(self) -> None:
         """Ends what is open; spans that wait to be sent are, if the collector answers."""
-        for group in list(self._messages):
-            self._lose(group, "the node was closed")
-        for span in self._leaving.values():
-            self._fail(span, "the node was closed")
-            span.end()
-        self._leaving.clear()
+        self._abandon("the node was closed")
         provider, self._provider = self._provider, None
         if provider is None:
             return
@@ -168,18 +142,21 @@ class Tracing:
 
     def _attributes(self, group: str, **more: Any) -> dict[str, Any]:
         assert self._node is not None
-        named = {f"plainchant.{name}": value for name, value in more.items() if value is not None}
-        return {
-            "plainchant.process": self._node.name,
-            "plainchant.protocol": self._node.description.name,
-            **({"plainchant.group": group} if group else {}),
-            **named,
-        }
+        whose = {"process": self._node.name, "protocol": self._node.description.name, "group": group or None}
+        return {f"plainchant.{name}": value for name, value in (whose | more).items() if value is not None}
 
-    def _fail(self, span: Any, text: str) -> None:
-        span.set_status(self._api.Status(self._api.StatusCode.ERROR, text))
+    def _end(self, span: Any, error: str = "") -> None:
+        """Ends a span, as failed if there was an error."""
+        if error:
+            span.set_status(self._api.Status(self._api.StatusCode.ERROR, error))
+        span.end()
 
-    # --- membership ---------------------------------------------------------------------------------------------------
+    def _abandon(self, why: str) -> None:
+        for group in list(self._messages):
+            self._lose(group, why)
+        for span in self._leaving.values():
+            self._end(span, why)
+        self._leaving.clear()
 
     @contextlib.contextmanager
     def joining(self, group: str) -> Iterator[None]:
@@ -250,20 +227,12 @@ class Tracing:
 
     def stopped(self, reason: Reason) -> None:
         """The protocol stopped this process: so is everything that was under way."""
-        for group in list(self._messages):
-            self._lose(group, reason.text)
-        for span in self._leaving.values():
-            self._fail(span, reason.text)
-            span.end()
-        self._leaving.clear()
+        self._abandon(reason.text)
         told = {"reason": reason.code, "text": reason.text}
         if reason.evidence:
             told["evidence"] = _plain(dict(reason.evidence))
         span = self._tracer.start_span("plainchant.halt", context=self._alone, attributes=self._attributes("", **told))
-        self._fail(span, reason.text)
-        span.end()
-
-    # --- state transfer -----------------------------------------------------------------------------------------------
+        self._end(span, reason.text)
 
     def _state(self, group: str, detail: Mapping[str, Any]) -> None:
         """What the layer for state transfer records: by the donor with a ``joiner``, by the joiner with a ``donor``."""
@@ -279,11 +248,7 @@ class Tracing:
             return
         told = self._attributes(group, view=view, joiner=joiner, donor=detail.get("donor"), bytes=detail.get("bytes"))
         span = self._tracer.start_span(name, context=self._alone, start_time=began, attributes=told)
-        if stage == "lost":
-            self._fail(span, str(detail.get("text", "the state is lost")))
-        span.end()
-
-    # --- messages -----------------------------------------------------------------------------------------------------
+        self._end(span, str(detail.get("text", "the state is lost")) if stage == "lost" else "")
 
     def next_of(self, group: Membership) -> float:
         """The receipt of the next own message of a group that is traced; infinite: none."""
@@ -329,11 +294,8 @@ class Tracing:
 
         def over(delivered: asyncio.Future[None]) -> None:
             error = None if delivered.cancelled() else delivered.exception()
-            if waiting.pop(receipt, None) is None:
-                return  # it was given up before
-            if error is not None:
-                self._fail(span, str(error))
-            span.end()
+            if waiting.pop(receipt, None) is not None:  # else it was given up before
+                self._end(span, str(error) if error is not None else "")
 
         group.when_delivered(receipt, over)
 
@@ -394,20 +356,13 @@ class Tracing:
         """Own messages of which nothing more will be known."""
         waiting = self._messages.pop(group, {})
         for receipt in list(waiting):
-            span = waiting.pop(receipt)
-            self._fail(span, why)
-            span.end()
+            self._end(waiting.pop(receipt), why)
 
 
 def _of_view(view: View) -> dict[str, Any]:
-    return {
-        "view": view.number,
-        "members": list(view.members),
-        "joined": list(view.joined) or None,
-        "left": list(view.left) or None,
-        "reasons": [reason.code for reason in view.left.values()] or None,
-        "merge": True if view.is_merge else None,
-    }
+    reasons = [reason.code for reason in view.left.values()]
+    changes = {"joined": list(view.joined) or None, "left": list(view.left) or None, "reasons": reasons or None}
+    return {"view": view.number, "members": list(view.members), **changes, "merge": True if view.is_merge else None}
 
 
 def _plain(value: Any) -> Any:
@@ -416,14 +371,10 @@ def _plain(value: Any) -> Any:
 
 
 def _provider(options: Spans, node: Node) -> Any:
-    """A tracer provider that posts spans to a collector."""
-    sdk = need("opentelemetry.sdk.trace", "spans need", "observe")
-    export = need("opentelemetry.sdk.trace.export", "spans need", "observe")
-    resources = need("opentelemetry.sdk.resources", "spans need", "observe")
-    otlp = need("opentelemetry.exporter.otlp.proto.http.trace_exporter", "spans need", "observe")
-    resource = resources.Resource.create(
-        {"service.name": "plainchant", "service.instance.id": node.place, "service.version": __version__}
-    )
+    parts = ("sdk.trace", "sdk.trace.export", "sdk.resources", "exporter.otlp.proto.http.trace_exporter")
+    sdk, export, resources, otlp = (need(f"opentelemetry.{part}", "spans need", "observe") for part in parts)
+    about = {"service.name": "plainchant", "service.instance.id": node.place, "service.version": __version__}
+    resource = resources.Resource.create(about)
     provider = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
     exporter = otlp.OTLPSpanExporter(endpoint=options.endpoint, timeout=2)
     provider.add_span_processor(export.BatchSpanProcessor(exporter, schedule_delay_millis=1000))
