@@ -50,10 +50,7 @@ COMMANDS: Final = (
         "collect",
         "Convert what live processes have recorded (spools) into a trace, which can then be verified, measured and explained.",
     ),
-    Later(
-        "explain",
-        "Explain a message, a view, the end of a process or a standstill, step by step, with reasons.",
-    ),
+    Later("explain", "Explain a message, a view, the end of a process or a standstill, step by step, with reasons."),
     Later(
         "explore",
         "Try every run of a small case that the bounds allow: every crash, every order, shortest and longest operations.",
@@ -69,9 +66,7 @@ COMMANDS: Final = (
     Later("doctor", "Look whether this machine has what groups and the laboratory need, and say what to change."),
     Later("node", "Be a member of a group: lines from standard input are sent to it, what it delivers comes out."),
     Later(
-        "import",
-        "Convert a plain log into a trace, which can then be verified, measured, listed and explained.",
-        home="import_",
+        "import", "Convert a plain log into a trace, which can then be verified, measured, listed and explained.", home="import_"
     ),
 )
 KEYS: Final = (
@@ -130,12 +125,7 @@ def _make_app() -> TyperGroup:
         rich_markup_mode=None,
     )
     bench = TyperGroup(
-        name="bench",
-        help=_BENCH,
-        short_help=_BENCH,
-        commands=BENCHMARKS,
-        no_args_is_help=True,
-        rich_markup_mode=None,
+        name="bench", help=_BENCH, short_help=_BENCH, commands=BENCHMARKS, no_args_is_help=True, rich_markup_mode=None
     )
     key = TyperGroup(
         name="key",

@@ -16,8 +16,7 @@ from .console import guarded
 @guarded
 def explain(
     path: Annotated[
-        str,
-        typer.Argument(help="The directory of a run or a sweep, a Parquet file, or a glob of them.", show_default=False),
+        str, typer.Argument(help="The directory of a run or a sweep, a Parquet file, or a glob of them.", show_default=False)
     ],
     run: Annotated[str | None, typer.Option(help="Which run; needed if there are several.")] = None,
     message: Annotated[str | None, typer.Option(help="The life of this message: GROUP/SENDER/NUMBER.")] = None,

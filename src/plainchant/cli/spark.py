@@ -25,8 +25,7 @@ MasterOption = Annotated[
     ),
 ]
 RemoteOption = Annotated[
-    str | None,
-    typer.Option("--remote", metavar="URL", help="A Spark Connect server: sc://host:15002.", show_default=False),
+    str | None, typer.Option("--remote", metavar="URL", help="A Spark Connect server: sc://host:15002.", show_default=False)
 ]
 MemoryOption = Annotated[
     str | None,

@@ -34,12 +34,10 @@ def sweep(
         str, typer.Option(metavar="SEEDS", help="Seeds: 0:1000 (1000 not included), 0:1000:10, or 3,5,8.", show_default=False)
     ],
     out: Annotated[
-        Path,
-        typer.Option(help="Directory for the results; this machine and all executors must see it.", show_default=False),
+        Path, typer.Option(help="Directory for the results; this machine and all executors must see it.", show_default=False)
     ],
     grid: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=A,B,C", help="Values of a setting to try; several grids are multiplied."),
+        list[str] | None, typer.Option(metavar="KEY=A,B,C", help="Values of a setting to try; several grids are multiplied.")
     ] = None,
     keep: Annotated[
         Literal["all", "violations", "none"],

@@ -26,11 +26,7 @@ def print_outcomes(console: Console, properties: Mapping[str, Outcome]) -> None:
 
 
 def print_violations(
-    console: Console,
-    violations: Sequence[Violation],
-    *,
-    most: int,
-    replay: Callable[[str], str] | None = None,
+    console: Console, violations: Sequence[Violation], *, most: int, replay: Callable[[str], str] | None = None
 ) -> None:
     """The first of them, which are the smallest, as sentences with the events involved.
 

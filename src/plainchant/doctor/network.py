@@ -29,11 +29,7 @@ def loopback(machine: Machine, subject: Subject) -> Iterator[Finding]:
     for kind in ("udp", "tcp"):
         why = machine.bind(LOOPBACK, kind)
         if why:
-            yield problem(
-                "loopback",
-                f"no {kind} socket can be bound at 127.0.0.1: {why}",
-                _UP,
-            )
+            yield problem("loopback", f"no {kind} socket can be bound at 127.0.0.1: {why}", _UP)
             return
     why = machine.echo(SMALL)
     if why:

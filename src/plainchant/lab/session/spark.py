@@ -78,13 +78,7 @@ _ALWAYS: Final = {
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
     "spark.log.structuredLogging.enabled": "false",
 }
-_NOT_INHERITED: Final = (
-    "PYSPARK_GATEWAY_PORT",
-    "PYSPARK_SUBMIT_ARGS",
-    "SPARK_API_MODE",
-    "SPARK_CONNECT_MODE",
-    "SPARK_REMOTE",
-)
+_NOT_INHERITED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_API_MODE", "SPARK_CONNECT_MODE", "SPARK_REMOTE")
 """Variables that would give another session than the one that was asked for."""
 
 _MASTER: Final = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://.+|yarn|k8s://.+")

@@ -154,12 +154,7 @@ class Definition:
 
 
 def define(
-    scenario: str,
-    seeds: str,
-    *,
-    grid: Sequence[str] = (),
-    keep: str = "violations",
-    properties: Sequence[str] = (),
+    scenario: str, seeds: str, *, grid: Sequence[str] = (), keep: str = "violations", properties: Sequence[str] = ()
 ) -> Definition:
     """A sweep that can be run: every grid point is a scenario, every property exists.
 
