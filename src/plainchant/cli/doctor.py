@@ -8,12 +8,12 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
+from typer import Exit
 
 from .. import __version__
 from ..core.model import UsageError, format_duration
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
-from .options import JsonOption
+from .options import JsonOption, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,23 +39,15 @@ _STYLES: Final = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 @guarded
 def doctor(
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="A node's configuration: look at its addresses, too.", show_default=False),
-    ] = None,
-    me: Annotated[str | None, typer.Option(metavar="NAME", help="Which of its peers is to run here.", show_default=False)] = None,
-    spool: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where spools are to go; else as the configuration says.", show_default=False),
-    ] = None,
-    spark: Annotated[bool, typer.Option("--spark", help="Start Spark, too, which takes some seconds.")] = False,
-    memory: Annotated[bool, typer.Option("--memory", help="Measure common memory instead, for `mailbox` and `dedos`.")] = False,
-    copies: Annotated[int, typer.Option(help="With --memory: copies of the mailbox.", min=1, max=9)] = 2,
-    size: Annotated[int, typer.Option(metavar="BYTES", help="With --memory: bytes of a message.", min=1, max=1 << 24)] = 32,
-    seconds: Annotated[float, typer.Option(help="With --memory: how long to measure; 0: not at all.", min=0, max=3600)] = 3.0,
-    clean: Annotated[
-        bool, typer.Option("--clean", help="With --memory: remove mailboxes whose processes have all died.")
-    ] = False,
+    config: Annotated[Path | None, option("A node's configuration: look at its addresses, too.", "--config", of="FILE")] = None,
+    me: Annotated[str | None, option("Which of its peers is to run here.", of="NAME")] = None,
+    spool: Annotated[Path | None, option("Where spools are to go; else as the configuration says.", of="DIR")] = None,
+    spark: Annotated[bool, option("Start Spark, too, which takes some seconds.", "--spark")] = False,
+    memory: Annotated[bool, option("Measure common memory instead, for `mailbox` and `dedos`.", "--memory")] = False,
+    copies: Annotated[int, option("With --memory: copies of the mailbox.", min=1, max=9)] = 2,
+    size: Annotated[int, option("With --memory: bytes of a message.", of="BYTES", min=1, max=1 << 24)] = 32,
+    seconds: Annotated[float, option("With --memory: how long to measure; 0: not at all.", min=0, max=3600)] = 3.0,
+    clean: Annotated[bool, option("With --memory: remove mailboxes whose processes have all died.", "--clean")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look whether this machine has what groups and the laboratory need, and say what to change.
@@ -72,13 +64,9 @@ def doctor(
     Examples:
 
       plainchant doctor
-
       plainchant doctor --config bank.toml --me a
-
       plainchant doctor --spark --json
-
       plainchant doctor --memory --copies 3 --size 65536 --seconds 10
-
       plainchant doctor --memory --clean --seconds 0
     """
     if memory:
@@ -95,7 +83,7 @@ def doctor(
     else:
         _show_findings(findings)
     if any(finding.level == "problem" for finding in findings):
-        raise typer.Exit(EXIT_UNEXPECTED)
+        raise Exit(EXIT_UNEXPECTED)
 
 
 def _subject(config: Path | None, me: str | None, spool: Path | None, spark: bool) -> Subject:

@@ -45,7 +45,7 @@ class Later(TyperCommand):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(self.name)(getattr(self._import(), self.function))
         command = get_command(alone)
-        command.help = _as_written(_with_places(command.help or ""))
+        command.help = _as_written(_with_places(_apart(command.help or "")))
         for parameter in command.params:
             setattr(parameter, "get_help_record", _readable(parameter.get_help_record))  # noqa: B010 - mypy forbids assignment
         return command
@@ -72,6 +72,12 @@ class Later(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Where the arguments of a command are read: from here on it is the command itself."""
         return self.load().make_context(info_name, args, parent, **extra)
+
+
+def _apart(text: str) -> str:
+    """A command's help, with a blank line between its examples, which end it."""
+    head, title, examples = text.partition("\n\nExamples:\n\n")
+    return head + title + "\n\n".join(line for line in examples.split("\n") if line)
 
 
 def _with_places(text: str) -> str:

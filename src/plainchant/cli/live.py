@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import pyarrow.parquet as pq
-import typer
 from rich.console import Console
+from typer import Exit
 
 from ..core.model import format_duration, parse_duration
 from ..lab.live.crew import COMPLAINTS
@@ -24,10 +24,10 @@ from ..scenario.load import apply_option, parse_document
 from ..trace import read
 from ..trace.collect import CollectSummary, collect
 from ..trace.validation import validate
-from .console import EXIT_UNEXPECTED, complain, guarded, moving_line, output, plain_table
-from .options import SetOption
+from .console import EXIT_UNEXPECTED, complain, guarded, moving_line, output, plain_table, print_some
+from .options import ScenarioArgument, SetOption, option
 from .output import json_text, staged
-from .run import tell_verification
+from .run import count_words, tell_restless, tell_verification
 from .running import VERIFY_UP_TO, VerifyOption, headline
 
 _HEADER: Final = (
@@ -82,7 +82,7 @@ class LiveResult:
         run |= {f"messages_{word}": events.get(kind, 0) for word, kind in _MESSAGES.items()}
         run["packets_sent"] = self.packets
         return {
-            **headline("live", self),
+            **headline("live", self.scenario, self.as_expected, self.events),
             "malformed": list(self.malformed),
             "run": run,
             "verification": self.verification.to_json() if self.verification is not None else None,
@@ -94,26 +94,21 @@ _MESSAGES: Final = {"accepted": "accept", "sent": "send", "delivered": "deliver"
 
 @guarded
 def live(
-    file: Annotated[str, typer.Argument(help="A scenario file, or the name of a shipped scenario.", show_default=False)],
-    seed: Annotated[int | None, typer.Option(help="Decides which random faults happen.", min=0)] = None,
+    file: ScenarioArgument,
+    seed: Annotated[int | None, option("Decides which random faults happen.", min=0)] = None,
     sets: SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="New directory for the trace, the scenario and the summary.")] = None,
+    out: Annotated[Path | None, option("New directory for the trace, the scenario and the summary.")] = None,
     verify_it: VerifyOption = None,
     namespaces: Annotated[
-        bool, typer.Option("--namespaces", help="A network namespace for each process; partitions are made by the kernel.")
+        bool, option("A network namespace for each process; partitions are made by the kernel.", "--namespaces")
     ] = False,
-    time_scale: Annotated[
-        float, typer.Option(metavar="FACTOR", help="Stretch the times of senders and faults by this factor.")
-    ] = 1.0,
+    time_scale: Annotated[float, option("Stretch the times of senders and faults by this factor.", of="FACTOR")] = 1.0,
     drain_at_most: Annotated[
-        str, typer.Option(metavar="DURATION", help="Wait for quiet no longer than this, whatever the scenario says.")
+        str, option("Wait for quiet no longer than this, whatever the scenario says.", of="DURATION")
     ] = format_duration(DRAIN_AT_MOST),
-    watch_at: Annotated[
-        str | None,
-        typer.Option("--watch", metavar="HOST:PORT", help="Serve a page here that shows the run as it goes.", show_default=False),
-    ] = None,
-    encrypted: Annotated[bool, typer.Option("--encrypted", help="Seal all packets, with a key made for the run.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    watch_at: Annotated[str | None, option("Serve a page here that shows the run as it goes.", "--watch", of="HOST:PORT")] = None,
+    encrypted: Annotated[bool, option("Seal all packets, with a key made for the run.", "--encrypted")] = False,
+    as_json: Annotated[bool, option("Print the summary as JSON.", "--json")] = False,
 ) -> None:
     """Run a scenario with real processes on this machine and verify what they did.
 
@@ -126,13 +121,9 @@ def live(
     Examples:
 
       plainchant live first-steps
-
       plainchant live sequencer-crash --out crash
-
       plainchant live partition --namespaces
-
       plainchant live everything-at-once --seed 7 --time-scale 4
-
       plainchant live chaos --encrypted
     """
     overrides = [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())]
@@ -145,8 +136,9 @@ def live(
         "drain_at_most": parse_duration(drain_at_most),
         "encrypted": encrypted,
     }
-    with staged(out) if out is not None else _temporary() as directory, _watched(directory / "spools", watch_at):
-        result = execute(scenario, directory, verify_it=verify_it, options=options)
+    results = staged(out) if out is not None else tempfile.TemporaryDirectory(prefix="plainchant-live-")
+    with results as directory, _watched(Path(directory, "spools"), watch_at):
+        result = execute(scenario, Path(directory), verify_it=verify_it, options=options)
     if as_json:
         print(json_text(result.to_json()), end="")
     else:
@@ -155,7 +147,7 @@ def live(
         if out is not None:
             console.print(f"\nWritten to {out}. Read it with: plainchant trace {out}", markup=False)
     if not result.passes:
-        raise typer.Exit(EXIT_UNEXPECTED)
+        raise Exit(EXIT_UNEXPECTED)
 
 
 @contextlib.contextmanager
@@ -177,12 +169,6 @@ def _watched(spools: Path, place: str | None) -> Iterator[None]:
             yield
     finally:
         verdict.stop()
-
-
-@contextlib.contextmanager
-def _temporary() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="plainchant-live-") as directory:
-        yield Path(directory)
 
 
 def given_parameters(path: Path, overrides: Sequence[str]) -> frozenset[str]:
@@ -230,9 +216,6 @@ def _packets(trace: Path) -> int:
     return sum(number for column in columns for number in column.to_pylist() if number)
 
 
-# --- telling ----------------------------------------------------------------------------------------------------------
-
-
 def tell(result: LiveResult, console: Console) -> None:
     """The short account of a live run."""
     scenario, summary = result.scenario, result.summary
@@ -241,7 +224,7 @@ def tell(result: LiveResult, console: Console) -> None:
     facts = plain_table("", "")
     facts.add_row("scenario", f"{scenario.name} (seed {scenario.seed}), live")
     facts.add_row("protocol", scenario.protocol)
-    facts.add_row("processes", ", ".join(f"{number} {state}" for state, number in states.items()))
+    facts.add_row("processes", count_words(states))
     facts.add_row("messages", ", ".join(f"{events.get(kind, 0):,} {word}" for word, kind in _MESSAGES.items()))
     facts.add_row("packets", f"{result.packets:,} sent, {summary.packets_lost:,} lost on purpose")
     if summary.faults:
@@ -259,16 +242,14 @@ def tell(result: LiveResult, console: Console) -> None:
             "the group four times as long between its faults."
         )
     if result.restless:
-        console.print(f"\nIt did not get quiet within {format_duration(summary.drain)} of the end of traffic:")
-        for process, text in summary.not_quiet.items():
-            console.print(f"  {process}: {text}", markup=False)
+        tell_restless(summary.drain, summary.not_quiet, console)
     console.print()
     _tell_verdict(result, console)
 
 
 def _faults(summary: LiveSummary) -> str:
     kinds = Counter(fault.kind for fault in summary.faults)
-    told = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    told = count_words(kinds)
     if "partition" in kinds:
         told += " (partitions by network namespaces)" if summary.partitions == "namespaces" else " (partitions in the transport)"
     return told
@@ -278,10 +259,7 @@ def _tell_processes(summary: LiveSummary, console: Console) -> None:
     lines = [f"{name} {text}" for name, text in summary.unexpected.items()]
     lines += [f"{name} halted: {end.reason}" for name, end in summary.processes.items() if end.state == "halted"]
     lines += [f"skipped: {fault.kind} at {format_duration(fault.at)}: {why}" for fault, why in summary.skipped]
-    for line in lines[:_SHOWN]:
-        console.print(line, markup=False)
-    if len(lines) > _SHOWN:
-        console.print(f"and {len(lines) - _SHOWN:,} more")
+    print_some(console, lines, _SHOWN)
 
 
 def _tell_verdict(result: LiveResult, console: Console) -> None:

@@ -7,8 +7,8 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
 from rich.markup import escape
+from typer import Argument
 
 from ..core.model import Duration, declarations, format_duration
 from ..protocols import registry
@@ -20,9 +20,7 @@ from .output import json_text
 
 @guarded
 def protocols(
-    name: Annotated[
-        str | None, typer.Argument(help="A protocol; without it, all of them are listed.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, Argument(help="A protocol; without it, all of them are listed.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List protocols, or show what one promises.
@@ -32,9 +30,7 @@ def protocols(
     Examples:
 
       plainchant protocols
-
       plainchant protocols sequencer
-
       plainchant protocols sequencer --json
     """
     chosen = [registry.describe(name)] if name is not None else list(registry.protocols().values())

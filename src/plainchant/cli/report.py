@@ -6,23 +6,19 @@ from glob import has_magic
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from ..core.model import UsageError
 from .console import guarded, moving_line
+from .options import option
 from .output import OutputError, write_whole
 
 
 @guarded
 def report(
-    path: Annotated[
-        str,
-        typer.Argument(help="The directory of a run or of a sweep, or any trace: a file, directory or glob.", show_default=False),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="The HTML file; by default report.html in that directory.", show_default=False)
-    ] = None,
-    most: Annotated[int, typer.Option(help="At most so many violations are shown.", min=1)] = 10,
+    path: Annotated[str, Argument(help="The directory of a run or of a sweep, or any trace: a file, directory or glob.")],
+    out: Annotated[Path | None, option("The HTML file; by default report.html in that directory.")] = None,
+    most: Annotated[int, option("At most so many violations are shown.", min=1)] = 10,
 ) -> None:
     """Write a report: one HTML file that opens in any browser, without network.
 
@@ -34,11 +30,8 @@ def report(
     Examples:
 
       plainchant run why-resilience --out why
-
       plainchant report why
-
       plainchant report sweeps/loss --most 30
-
       plainchant report 'traces/*.parquet' --out traces.html
     """
     from ..lab.report import page, subject_at

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit
 
 from ..protocols.rtcast.analysis import Demand, Turn, Verdict, enough, readable
 from ..protocols.rtcast.interface import Interface
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
+from .options import option
 from .output import json_text, write_new
 from .schedule_file import MessageSet, load
 
@@ -80,19 +81,12 @@ def _judge_node(given: MessageSet, node: str, demands: Sequence[Demand], rotatio
 
 @guarded
 def schedule(
-    file: Annotated[
-        Path, typer.Argument(help="The message set: a TOML file, or a CSV file with a row a message.", show_default=False)
-    ],
+    file: Annotated[Path, Argument(help="The message set: a TOML file, or a CSV file with a row a message.")],
     overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the file, such as ring.hold=8ms; may be repeated."),
+        list[str] | None, option("Replace a value of the file, such as ring.hold=8ms; may be repeated.", "--set", of="KEY=VALUE")
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the verdict as JSON; - is standard output.")
-    ] = None,
-    draw: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw every node's turn, and one rotation, into this SVG file.")
-    ] = None,
+    json_file: Annotated[Path | None, option("Write the verdict as JSON; - is standard output.", "--json", of="FILE")] = None,
+    draw: Annotated[Path | None, option("Draw every node's turn, and one rotation, into this SVG file.", of="FILE")] = None,
 ) -> None:
     """Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs.
 
@@ -120,9 +114,7 @@ def schedule(
     Examples:
 
       plainchant schedule process-control.toml
-
       plainchant schedule process-control.toml --set ring.retransmissions=3 --draw turns.svg
-
       plainchant schedule messages.csv --set ring.hold=8ms --json -
     """
     verdict = judge(load(file, overrides or []))
@@ -137,7 +129,7 @@ def schedule(
     else:
         _tell(verdict, output())
     if not verdict.is_schedulable:
-        raise typer.Exit(EXIT_UNEXPECTED)
+        raise Exit(EXIT_UNEXPECTED)
 
 
 # --- for programs -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import typer
+from typer import Argument
 
 from ..core.model import UsageError, parse_duration
 from ..lab.export import to_chrome, to_shiviz
@@ -17,6 +17,7 @@ from ..lab.show import between, lines, parse_message, select, stories_in
 from ..scenario.read import nearest
 from ..trace import KINDS, MalformedTrace, read, validate
 from .console import guarded
+from .options import option
 from .output import write_new
 
 
@@ -29,28 +30,24 @@ class Export(StrEnum):
 
 @guarded
 def trace(
-    path: Annotated[str, typer.Argument(help="The directory of a run, a Parquet file, or a glob of them.", show_default=False)],
-    process: Annotated[str | None, typer.Option(help="Only this process.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only events of this kind: send, deliver, view, suspect, ...")] = None,
-    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
-    message: Annotated[str | None, typer.Option(help="Only this message: GROUP/SENDER/NUMBER.")] = None,
-    run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
-    limit: Annotated[int | None, typer.Option(help="At most so many lines.", min=1)] = None,
-    export: Annotated[
-        Export | None, typer.Option(help="Write it for another tool: ShiViz, or Chrome tracing and Perfetto.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The file to export to.")] = None,
-    begin: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Only from this time of the run on, such as 480ms.")
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only up to this time of the run.")] = None,
-    diagram: Annotated[Path | None, typer.Option(help="Draw a space-time diagram into this SVG file instead.")] = None,
+    path: Annotated[str, Argument(help="The directory of a run, a Parquet file, or a glob of them.")],
+    process: Annotated[str | None, option("Only this process.")] = None,
+    kind: Annotated[str | None, option("Only events of this kind: send, deliver, view, suspect, ...")] = None,
+    group: Annotated[str | None, option("Only this group.")] = None,
+    message: Annotated[str | None, option("Only this message: GROUP/SENDER/NUMBER.")] = None,
+    run: Annotated[str | None, option("Only this run.")] = None,
+    limit: Annotated[int | None, option("At most so many lines.", min=1)] = None,
+    export: Annotated[Export | None, option("Write it for another tool: ShiViz, or Chrome tracing and Perfetto.")] = None,
+    out: Annotated[Path | None, option("The file to export to.")] = None,
+    begin: Annotated[str | None, option("Only from this time of the run on, such as 480ms.", "--from", of="TIME")] = None,
+    end: Annotated[str | None, option("Only up to this time of the run.", "--to", of="TIME")] = None,
+    diagram: Annotated[Path | None, option("Draw a space-time diagram into this SVG file instead.")] = None,
     messages: Annotated[
-        int | None, typer.Option(help="With --diagram: at most so many messages are drawn.", min=0, show_default="20")
+        int | None, option("With --diagram: at most so many messages are drawn.", min=0, show_default="20")
     ] = None,
-    nulls: Annotated[bool, typer.Option("--nulls", help="With --diagram: draw null messages too.")] = False,
+    nulls: Annotated[bool, option("With --diagram: draw null messages too.", "--nulls")] = False,
     timing: Annotated[
-        Path | None, typer.Option(help="Draw a timing diagram of operations on common memory into this SVG file instead.")
+        Path | None, option("Draw a timing diagram of operations on common memory into this SVG file instead.")
     ] = None,
 ) -> None:
     """Print a trace readably, export it, or draw it.
@@ -58,15 +55,10 @@ def trace(
     Examples:
 
       plainchant trace DIR --kind view
-
       plainchant trace DIR --process p3 --limit 50
-
       plainchant trace DIR --message g/p1/7
-
       plainchant trace DIR --export chrome --out run.json
-
       plainchant trace DIR --diagram run.svg --from 480ms --to 800ms
-
       plainchant trace DIR --timing send.svg --message g/p1/7
     """
     if (export is None) != (out is None):

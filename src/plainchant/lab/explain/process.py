@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from ...core.model import UsageError
 from ...core.names import place_of
 from ...core.words import braces, crash_words, fault_words, listed, natural, span, times
 from ...protocols.story import Event
 from .membership import about, sentence
-from .rows import Ints, Rows, Told
+from .rows import Rows, Told, once, unless_said
 from .why import Why, touches
 
 _OWN: Final = ("view", "leave", "refused", "crash", "state", "elect", "suspect")
@@ -54,7 +52,7 @@ class ProcessExplainer:
                 continue
             what, because = self._step(event)
             if what:
-                told.append((event, what, None if because is not None and because in what else because))
+                told.append((event, what, unless_said(what, because)))
         return told
 
     def _step(self, event: Event) -> tuple[str, str | None]:
@@ -62,56 +60,41 @@ class ProcessExplainer:
         if does is not None:
             of = f" ({event.name})" if event.seq is not None else ""
             return f"{self._process} {does}{of}", self._why.clause(event)
-        match event.kind:
-            case "join":
-                return f"{self._process} is a receiver of {event.group} from now on", None
-            case "refused":
-                return f"{self._process} is not let into {event.group}", self._why.clause(event)
-            case "view":
-                what = f"{self._process} installs view {event.view} of {event.group} {braces(event.members)}"
-                return what, self._why.clause(event)
-            case "leave":
-                return f"{self._process} has left {event.group}", self._why.clause(event)
-            case "crash":
-                return crash_words(self._process, event.detail), self._story.stopped(event)
-        return sentence(event, self._story) or "", self._why.clause(event)
+        if event.kind == "join":
+            return f"{self._process} is a receiver of {event.group} from now on", None
+        if event.kind == "crash":
+            return crash_words(self._process, event.detail), self._story.stopped(event)
+        acts = {
+            "refused": f"is not let into {event.group}",
+            "view": f"installs view {event.view} of {event.group} {braces(event.members)}",
+            "leave": f"has left {event.group}",
+        }
+        does = acts.get(event.kind)
+        return f"{self._process} {does}" if does else sentence(event, self._story) or "", self._why.clause(event)
 
     def _faults(self) -> Told:
         """Faults of the process itself, and those that stood between it and everybody else; each once."""
         told: Told = []
-        seen: set[str] = set()
         place = place_of(self._process)
         begin, end = (int(self._rows.when[self._own][edge]) for edge in (0, -1))
         for row in self._rows.find("fault", after=begin - 1, until=end):
             mine = row.detail.get("process") == place and row.detail.get("fault") != "crash"
             own = row.process == self._process and row.detail.get("fault") in ("timing", "module")
-            words = f"fault: {fault_words(row.detail)}" + (f" at {place}" if mine else "")
-            if (mine or own or touches(row.detail, self._process, "")) and words not in seen:
-                seen.add(words)
-                told.append((row, words, None))
-        return told
+            if mine or own or touches(row.detail, self._process, ""):
+                told.append((row, f"fault: {fault_words(row.detail)}" + (f" at {place}" if mine else ""), None))
+        return once(told)
 
     def _of_others(self) -> Told:
         """What others said of it."""
-        told: Told = []
-        for event in self._rows.find(*_OF_IT):
-            if event.process != self._process and self._process in about(event):
-                told.append((event, sentence(event, self._story) or "", self._why.clause(event)))
-        return told
+        return [
+            (event, sentence(event, self._story) or "", self._why.clause(event))
+            for event in self._rows.find(*_OF_IT)
+            if event.process != self._process and self._process in about(event)
+        ]
 
     def _collapsed(self, told: Told) -> Told:
-        """The same thing said again and again becomes one step, of the first time."""
-        found: dict[tuple[str, ...], Told] = {}
-        for step in told:
-            found.setdefault(self._likeness(step[0], step[1]), []).append(step)
-        steps: Told = []
-        for same in found.values():
-            event, what, because = same[0]
-            if len(same) > 1:
-                last = self._why.moment(same[-1][0].when)
-                what += f"; the like {times(len(same) - 1, 'more time')}, until {last}"
-            steps.append((event, what, because))
-        steps.sort(key=lambda step: (step[0].when, step[0].at))
+        """The same thing said again and again becomes one step."""
+        steps = sorted(self._rows.alike(told, self._likeness), key=lambda step: (step[0].when, step[0].at))
         self._left_out = max(0, len(steps) - _STEPS_MAX)
         # The end of a process is told in any case.
         return steps if not self._left_out else [*steps[: _STEPS_MAX - 1], steps[-1]]
@@ -127,9 +110,7 @@ class ProcessExplainer:
         sentences = [self._end(), self._traffic(), *self._story.summary(self._process), *self._deadlines()]
         if self._left_out:
             sentences.append(f"{times(self._left_out, 'further step')} are not told.")
-        if not self._rows.is_global:
-            sentences.append("Times are of each process's own clock.")
-        return " ".join(sentence for sentence in sentences if sentence)
+        return " ".join(sentence for sentence in (*sentences, *self._rows.clocks) if sentence)
 
     def _end(self) -> str:
         last = self._rows.last_row(self._process)
@@ -150,21 +131,17 @@ class ProcessExplainer:
                 return f"{self._process} left {last.group} at {when}."
         return f"Its history breaks off at {when}."
 
-    def _places(self, kind: str) -> Ints:
-        places: Ints = np.flatnonzero(self._rows.mask(kind) & self._own)
-        return places
-
     def _traffic(self) -> str:
-        sent, delivered = len(self._places("send")), len(self._places("deliver"))
+        sent, delivered = (int(self._rows.mask(kind, process=self._process).sum()) for kind in ("send", "deliver"))
         return f"It sent {times(sent, 'message')} and delivered {delivered:,}." if sent or delivered else ""
 
     def _deadlines(self) -> list[str]:
         """Which of its messages came too late somewhere."""
-        sends = {event.message: event.due for event in self._rows.events(self._places("send")) if event.due is not None}
+        sends = {event.message: event.due for event in self._rows.find("send", process=self._process) if event.due is not None}
         if not sends:
             return []
         late: dict[str, int] = {}
-        for event in self._rows.events(np.flatnonzero(self._rows.mask("deliver", sender=self._process))):
+        for event in self._rows.find("deliver", sender=self._process):
             due = event.due if event.due is not None else sends.get(event.message)
             if due is not None and event.when > due:
                 late[event.name] = max(late.get(event.name, 0), event.when - due)
