@@ -15,7 +15,7 @@ from ...core.words import braces, crash_words, fault_words, listed, moment, reas
 from ...protocols.story import Event
 from ..explain.membership import about, given, parts_in, sentence
 from ..show import name_of
-from .layout import Layout, Row, message_of
+from .layout import Layout, Row, message_of, view_colours, view_of
 from .marks import SHEET, SHEETS, SIGNS, TONES, TURN
 from .rows import MESSAGES, Scene, event_of, scene
 from .svg import Drawing, width_of
@@ -72,7 +72,8 @@ class _Picture:
         top = _TOP + _ROW * len(shown.faults)
         self.y = {name: top + _ABOVE + self.high * place for place, name in enumerate(shown.lanes)}
         self.bottom = top + self.high * len(shown.lanes) + 4
-        self.views = self._views()
+        states = [row for rows in shown.states.values() for row in rows]
+        self.views = view_colours(sorted(states, key=lambda row: (row["moment"], row["process"], row["index"])), TONES)
         self.used: set[str] = set()
         """Signs that stand in the picture, for the legend."""
         self.free: dict[tuple[str, int], float] = {}
@@ -94,14 +95,6 @@ class _Picture:
         wanted = (layout.x(row) + width_of(_view_name(row, several=len(self.scene.groups) > 1)) - layout.end for row in drawn)
         return min(max([0.0, *wanted]), _ROOM_MAX)
 
-    def _views(self) -> dict[tuple[str, int | None, frozenset[str]], int]:
-        """A colour for each view."""
-        rows = [row for rows in self.scene.states.values() for row in rows if row["kind"] == "view"]
-        colours: dict[tuple[str, int | None, frozenset[str]], int] = {}
-        for row in sorted(rows, key=lambda row: (row["moment"], row["process"], row["index"])):
-            colours.setdefault(_view(row), len(colours) % TONES)
-        return colours
-
     def draw(self) -> Drawing:
         self.picture.add("rect", "paper", width="100%", height="100%")
         self.picture.text(8, 18, self._title(), "title")
@@ -113,7 +106,8 @@ class _Picture:
         self._arrows()
         for row in self.scene.drawn:
             self._mark(row)
-        self._axis()
+        ticks = ((x, moment(time)) for time, x in self.knots)
+        self.picture.axis(_LEFT - 14, self.end, self.bottom, ticks, below=16)
         self.picture.height = self._legend()
         return self.picture
 
@@ -179,7 +173,7 @@ class _Picture:
         several = len(self.scene.groups) > 1
         whole = _view_name(row, several=several)
         told = f"{moment(row['moment'])}: {row['process']} installs {whole}"
-        self.picture.box(x, y, until - x, 4, f"v{self.views[_view(row)]}", title=told, round_by=1)
+        self.picture.box(x, y, until - x, 4, f"v{self.views[view_of(row)]}", title=told, round_by=1)
         self.used.add("view")
         for text in (whole, _view_name(row, several=several, members=False), str(row["view"])):
             if width_of(text) * 0.92 < until - x:
@@ -191,15 +185,8 @@ class _Picture:
         for turn in self.scene.turns:
             y, x = self.y[turn.token["process"]], self.x(turn.first) - 8
             style = "turn" if turn.token["detail"].get("by") != "timeout" else "overdue"
-            self.picture.box(
-                x,
-                y - TURN / 2,
-                self.x(turn.token) + 8 - x,
-                TURN,
-                "turn" if style == "turn" else "turn overdue",
-                title=self._told(turn.token),
-                round_by=4,
-            )
+            drawn, wide = "turn" if style == "turn" else "turn overdue", self.x(turn.token) + 8 - x
+            self.picture.box(x, y - TURN / 2, wide, TURN, drawn, title=self._told(turn.token), round_by=4)
             self.used.add(style)
             if turn.before is not None and turn.before["process"] != turn.token["process"]:
                 told = f"the token passes from {turn.before['process']} to {turn.token['process']}"
@@ -293,17 +280,6 @@ class _Picture:
 
     # --- below --------------------------------------------------------------------------------------------------------
 
-    def _axis(self) -> None:
-        y = self.bottom
-        self.picture.line(_LEFT - 14, y, self.end, y, "axis")
-        free = -1.0
-        for time, x in self.knots:
-            told = moment(time)
-            if x - width_of(told) / 2 > free:
-                self.picture.line(x, y, x, y + 4, "axis")
-                self.picture.text(x, y + 16, told, "tick")
-                free = x + width_of(told) / 2 + 8
-
     def _legend(self) -> float:
         """Writes what the signs in the picture mean, and what is left out; returns where it ends."""
         x, y = float(_LEFT - 14), self.bottom + 40.0
@@ -330,21 +306,13 @@ def _view_name(row: Row, *, several: bool, members: bool = True) -> str:
 
 def _plain(event: Event) -> str | None:
     """What happened, of kinds that are not about membership."""
-    match event.kind:
-        case "send":
-            return f"{event.process} sends {event.name}"
-        case "deliver":
-            return f"{event.process} delivers {event.name}"
-        case "view":
-            return f"{event.process} installs view {event.view} of {event.group} {braces(event.members)}"
-        case "leave":
-            return f"{event.process} has left {event.group}"
-        case "crash":
-            return crash_words(event.process, event.detail)
-        case "fault":
-            return f"{event.process}: {fault_words(event.detail)}"
-    return None
-
-
-def _view(row: Row) -> tuple[str, int | None, frozenset[str]]:
-    return row["group"], row["view"], frozenset(row["members"] or ())
+    if event.kind in ("crash", "fault"):
+        is_crash = event.kind == "crash"
+        return crash_words(event.process, event.detail) if is_crash else f"{event.process}: {fault_words(event.detail)}"
+    acts = {
+        "send": f"sends {event.name}",
+        "deliver": f"delivers {event.name}",
+        "view": f"installs view {event.view} of {event.group} {braces(event.members)}",
+        "leave": f"has left {event.group}",
+    }
+    return f"{event.process} {acts[event.kind]}" if event.kind in acts else None

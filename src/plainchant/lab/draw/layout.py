@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Final, TypeAlias
 
@@ -27,6 +27,20 @@ _LEAST: Final = 640.0
 def message_of(row: Row) -> Message | None:
     """The message that a row is about."""
     return (row["group"], row["sender"], row["seq"]) if row["seq"] is not None and row["sender"] is not None else None
+
+
+View: TypeAlias = tuple[str, int | None, frozenset[str]]
+
+
+def view_of(row: Row) -> View:
+    """The view that a row installs."""
+    return row["group"], row["view"], frozenset(row["members"] or ())
+
+
+def view_colours(rows: Iterable[Row], colours: int) -> dict[View, int]:
+    """A colour for each view, in the order in which they were installed."""
+    views = dict.fromkeys(view_of(row) for row in rows if row["kind"] == "view")
+    return {view: place % colours for place, view in enumerate(views)}
 
 
 class Layout:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ...core.words import natural
 from ..draw.layout import Message, Place, message_of
 from ..properties import Violation
-from .overview import SPARSE, with_moments
+from .overview import SPARSE, each_once, with_moments
 from .source import Rows
 from .words import Row
 
@@ -77,8 +77,7 @@ def scene_of_violation(rows: Rows, violation: Violation) -> Scene:
     prepared = rows.prepared.get(violation.run)
     chosen = prepared.filter(wanted) if prepared is not None else rows.select(violation.run, wanted)
     found = with_moments(chosen, rows.origins.get(violation.run, 0), rows.story(violation.run))
-    marks = {(row["process"], row["index"]): 0 for row in _in_order(found) if (row["process"], row["index"]) in set(marked)}
-    marks = {place: number for number, place in enumerate(marks, 1)}
+    marks = {place: number for number, place in enumerate((p for p in map(_place, _in_order(found)) if p in marked), 1)}
     delivered = {(message_of(row), row["process"]) for row in found if row["kind"] == "deliver"}
     there = {row["process"] for row in found}
     never = tuple(
@@ -94,7 +93,7 @@ def scene_of_violation(rows: Rows, violation: Violation) -> Scene:
 def scene_of_message(rows: Rows, run: str, message: Message) -> Scene:
     """The scene of a message's life."""
     about = rows.select(run, _about(message) & pc.field("kind").isin(["send", "deliver"]))
-    places = [(row["process"], row["index"]) for row in about.select(["process", "index"]).to_pylist()]
+    places = [_place(row) for row in about.select(["process", "index"]).to_pylist()]
     chosen = rows.select(run, _wanted([message], places[: 2 * LANES_MAX], reach=1))
     found = with_moments(chosen, rows.origins.get(run, 0), rows.story(run))
     delivered = [process for process, _ in places]
@@ -174,19 +173,14 @@ def _scene(
     focus = sorted(row["moment"] for row in must)
     must_places = {_place(row) for row in must}
     seen_by_view = {row["process"] for row in on_lanes if row["kind"] == "view"}
-    helpful = [
-        row
-        for row in on_lanes
-        if row["kind"] in _HELPFUL
-        and _place(row) not in must_places
-        and not (row["kind"] == "join" and row["process"] in seen_by_view)
-    ]
+    others = [row for row in on_lanes if _place(row) not in must_places]
+    helpful = [row for row in others if row["kind"] in _HELPFUL and (row["kind"] != "join" or row["process"] not in seen_by_view)]
     sparse = _nearest(helpful, focus, _SPARSE_MAX)
-    neighbours = [row for row in on_lanes if row["kind"] in ("send", "deliver") and _place(row) not in must_places]
+    neighbours = [row for row in others if row["kind"] in ("send", "deliver")]
     near = _nearest(neighbours, focus, max(DRAWN_MAX - len(must) - len(sparse), 0))
     # The end of a history that never delivers is what makes "never" final.
     owing = {process for _, process in never}
-    ends = [row for row in on_lanes if row["kind"] == "end" and row["process"] in owing and _place(row) not in must_places]
+    ends = [row for row in others if row["kind"] == "end" and row["process"] in owing]
     drawn = _in_order([*must[:DRAWN_MAX], *sparse, *near, *ends])
     faults = _faults(found, focus)
     around = _around(on_lanes, list(marks) or [_place(row) for row in must])
@@ -226,10 +220,7 @@ def _nearest(rows: list[Row], focus: list[int], most: int) -> list[Row]:
 
 def _faults(rows: list[Row], focus: list[int]) -> list[Row]:
     """The faults of the run, each once although it is recorded at every process it hit; the nearest if they are many."""
-    once: dict[tuple[int, str | None], Row] = {}
-    for row in _in_order(row for row in rows if row["kind"] == "fault"):
-        once.setdefault((row["moment"], row["detail"]), row)
-    return _in_order(_nearest(list(once.values()), focus, FAULTS_MAX))
+    return _in_order(_nearest(each_once(_in_order(row for row in rows if row["kind"] == "fault")), focus, FAULTS_MAX))
 
 
 def _steps(must: list[Row], sparse: list[Row], faults: list[Row], marks: dict[Place, int]) -> list[Row]:
@@ -251,8 +242,6 @@ def _steps(must: list[Row], sparse: list[Row], faults: list[Row], marks: dict[Pl
 
 def _around(rows: list[Row], places: list[Place]) -> list[Row]:
     """The rows next to these places, in the order of histories."""
-    wanted: dict[Place, None] = {}
-    for process, index in places:
-        wanted.update({(process, near): None for near in range(index - 2, index + 3)})
+    wanted = {(process, near) for process, index in places for near in range(index - 2, index + 3)}
     chosen = [row for row in rows if _place(row) in wanted]
     return sorted(chosen, key=lambda row: (natural(row["process"]), row["index"]))

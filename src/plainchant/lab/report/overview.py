@@ -8,7 +8,7 @@ thousand different ones; quantiles are exact to these digits. Where a trace does
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -92,9 +92,7 @@ def _add_runs(told: Overview, table: pa.Table) -> None:
     )
     wanted = [("moment", "min"), ("moment", "max"), ("send", "sum"), ("deliver", "sum"), ("packets", "sum"), ("run", "count")]
     for row in counted.group_by("run", use_threads=False).aggregate(wanted).to_pylist():
-        facts = told.runs.get(row["run"])
-        if facts is None:
-            facts = told.runs[row["run"]] = RunFacts(first=row["moment_min"], last=row["moment_max"])
+        facts = told.runs.setdefault(row["run"], RunFacts(first=row["moment_min"], last=row["moment_max"]))
         facts.events += row["run_count"]
         facts.sends += row["send_sum"]
         facts.deliveries += row["deliver_sum"]
@@ -142,14 +140,9 @@ def quantile(counts: Mapping[int, int], share: float) -> int:
     >>> quantile({1: 5, 2: 4, 9: 1}, 0.5), quantile({1: 5, 2: 4, 9: 1}, 0.99)
     (1, 9)
     """
-    wanted = share * sum(counts.values())
-    passed = 0
-    value = 0
-    for value in sorted(counts):
-        passed += counts[value]
-        if passed >= wanted:
-            return value
-    return value
+    ordered = sorted(counts)
+    passed = np.cumsum([counts[value] for value in ordered])
+    return ordered[min(int(np.searchsorted(passed, share * sum(counts.values()))), len(ordered) - 1)] if ordered else 0
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -210,6 +203,14 @@ def in_bins(rows: Rows, run: str, facts: RunFacts) -> RunInBins:
         sparse=others[:_SPARSE_MAX],
         sparse_left_out=max(len(others) - _SPARSE_MAX, 0),
     )
+
+
+def each_once(faults: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Faults, each once although it is recorded at every process that it hit."""
+    once: dict[tuple[int, str | None], dict[str, Any]] = {}
+    for row in faults:
+        once.setdefault((row["moment"], row["detail"]), row)
+    return list(once.values())
 
 
 def with_moments(table: pa.Table, origin: int, story: type[Story]) -> list[dict[str, Any]]:
