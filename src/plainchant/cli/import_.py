@@ -33,8 +33,7 @@ def import_(
 ) -> None:
     """Convert a plain log into a trace, which can then be verified, measured, listed and explained.
 
-    A mapping file says by regular expressions what the lines mean. For lines such as "p3 deliver g1 p1 42" one pattern
-    is enough:
+    A mapping file says by regular expressions what the lines mean. For lines such as "p3 deliver g1 p1 42" one pattern is enough:
 
       [[line]]
 

@@ -22,10 +22,9 @@ def report(
 ) -> None:
     """Write a report: one HTML file that opens in any browser, without network.
 
-    It has the verdict, every property, the run over time, distributions, and for each violation a sentence, a space-time
-    diagram, the reasons step by step, the rows around it and the command that runs it again. An earlier report in the
-    same place is replaced. The exit status is 0 when the report was written, whatever it says, and 2 if the input was
-    wrong.
+    It has the verdict, every property, the run over time, distributions, and for each violation a sentence, a space-time diagram,
+    the reasons step by step, the rows around it and the command that runs it again. An earlier report in the same place is
+    replaced. The exit status is 0 when the report was written, whatever it says, and 2 if the input was wrong.
 
     Examples:
 
