@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import tomllib
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..doctor.finding import Finding, Subject
-    from ..doctor.memory import Measurement, Reading
+    from ..doctor.memory import Measurement
     from ..live.memory.server import Found
 
 WIDTH: Final = 150
@@ -99,13 +100,11 @@ def _subject(config: Path | None, me: str | None, spool: Path | None, spark: boo
     overrides = [f"me={me}"] if me is not None else []
     known = me or ""
     if me is None:
-        try:
+        with contextlib.suppress(OSError, ValueError):  # loading says what is wrong, with its line
             document = tomllib.loads(config.read_text())
             known = document.get("me", "")
             if not known and isinstance(document.get("peers"), dict):
                 overrides = [f"me={next(iter(document['peers']), '')}"]
-        except (OSError, ValueError):
-            overrides = []  # whoever loads it says what is wrong, with its line
     loaded = load_config(config, overrides)
     return Subject(loaded, known, spool or Path(loaded.trace or "."), spark)
 
@@ -115,14 +114,13 @@ def _examine(subject: Subject, *, quiet: bool) -> list[Finding]:
     from ..doctor.examination import examine
     from ..doctor.machine import Machine
 
-    def began(check: str) -> None:
+    def show(text: str) -> None:
         if not quiet and sys.stderr.isatty():
-            doing = "starting Spark, which takes some seconds" if check == "spark" and subject.spark else check
-            print(f"\r\033[Klooking at {doing} ...", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
-    findings = list(examine(Machine(), subject, began))
-    if not quiet and sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    slow = {"spark": "starting Spark, which takes some seconds"} if subject.spark else {}
+    findings = list(examine(Machine(), subject, lambda check: show(f"looking at {slow.get(check, check)} ...")))
+    show("")
     return findings
 
 
@@ -183,12 +181,9 @@ def _memory(copies: int, size: int, seconds: float, clean: bool, as_json: bool) 
 def _to_json(root: str, there: list[Found], removed: list[Found], measurement: Measurement | None) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    return {
-        "root": root,
-        "mailboxes": [_found_to_json(found) for found in there],
-        "removed": [_found_to_json(found) for found in removed],
-        "measurement": None if measurement is None else {**to_builtins(measurement), "proposal_ns": measurement.proposal},
-    }
+    measured = None if measurement is None else {**to_builtins(measurement), "proposal_ns": measurement.proposal}
+    boxes = {"mailboxes": [*map(_found_to_json, there)], "removed": [*map(_found_to_json, removed)]}
+    return {"root": root, **boxes, "measurement": measured}
 
 
 def _found_to_json(found: Found) -> dict[str, Any]:
@@ -232,7 +227,8 @@ def _show_measurement(measurement: Measurement) -> None:
     proposal = measurement.proposal
     for name, reading in measurement.readings.items():
         bound = format_duration(proposal[name]) if name in proposal else ""
-        table.add_row(_WORDS[name], *_microseconds(reading), f"{reading.count:,}", bound)
+        times = (reading.median, reading.most, reading.nearly_all, reading.longest)
+        table.add_row(_WORDS[name], *(f"{time / 1000:.1f}" for time in times), f"{reading.count:,}", bound)
     console.print(table)
     settings = ", ".join(f'"{name}": "{format_duration(bound)}"' for name, bound in proposal.items())
     console.print(f"\nparameters = {{{settings}}}", markup=False)
@@ -244,7 +240,3 @@ def _wide() -> Console:
     if not console.is_terminal:
         console.width = max(console.width, WIDTH)
     return console
-
-
-def _microseconds(reading: Reading) -> list[str]:
-    return [f"{value / 1000:.1f}" for value in (reading.median, reading.most, reading.nearly_all, reading.longest)]

@@ -8,7 +8,6 @@ from typing import Annotated
 from typer import Argument
 
 from ..core.model import MS, UsageError
-from ..lab.explain.explainer import Explanation
 from ..lab.show import parse_message
 from .console import guarded
 from .options import option
@@ -75,9 +74,15 @@ def explain(
         found = explainer_of(path, run, view=(group, number))
         story = found.explainer.views(group, process) if number is None else found.explainer.view(group, number, process)
     if json:
-        print(json_module.dumps({"run": found.run, **story.to_json()}, indent=2))
-    else:
-        _print(story, found.explainer.origin)
+        return print(json_module.dumps({"run": found.run, **story.to_json()}, indent=2))
+    print(f"{story.title}\n")
+    before: str | None = None
+    for step in story.steps:
+        print(f"{(step.when - found.explainer.origin) / MS:12.3f} ms  {step.what}")
+        if step.because:
+            print(f"{'':15}    because: {'the same' if step.because == before else step.because}")
+        before = step.because
+    print(f"\n{story.conclusion}")
 
 
 def _parse_view(text: str) -> tuple[str, int | None]:
@@ -88,14 +93,3 @@ def _parse_view(text: str) -> tuple[str, int | None]:
     if not group or not (number.isascii() and (number.isdigit() or not number)):
         raise UsageError(f'{text!r} does not name a view: write group/number, such as "g/2", or a group to list its views')
     return group, int(number) if number else None
-
-
-def _print(story: Explanation, origin: int) -> None:
-    print(f"{story.title}\n")
-    before: str | None = None
-    for step in story.steps:
-        print(f"{(step.when - origin) / MS:12.3f} ms  {step.what}")
-        if step.because:
-            print(f"{'':15}    because: {'the same' if step.because == before else step.because}")
-        before = step.because
-    print(f"\n{story.conclusion}")

@@ -106,10 +106,7 @@ def explore(
     if trace is not None:
         refuse_occupied(trace)
     chosen: dict[str, Any] = {"modules": modules, "failures": failures}
-    if detections:
-        chosen["detections"] = tuple(detections)
-    if phases:
-        chosen["phases"] = tuple(phases)
+    chosen |= {"detections": tuple(detections or ()) or None, "phases": tuple(phases or ()) or None}
     case = exploration.case(
         receivers=receivers,
         senders=senders,
@@ -135,7 +132,11 @@ def explore(
             with staged(trace) as directory, TraceWriter(directory) as writer:
                 write(world, writer)
     if as_json:
-        print(json_text(_document(found, lines)), end="")
+        counts = ("states", "branches", "runs", "transitions", "deepest", "sampled", "complete", "faults")
+        document: dict[str, Any] = {name: getattr(found, name) for name in counts}
+        document["seconds"] = round(found.seconds, 3)
+        document["violation"] = None if found.violation is None else dataclasses.asdict(found.violation)
+        print(json_text({**document, "timeline": lines}), end="")
     else:
         _tell(case, found, lines)
     if found.violation is not None:
@@ -156,9 +157,8 @@ def _numbers(pairs: Sequence[str], option: str, exploration: Exploration) -> dic
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not value.isdigit():
-            raise UsageError(
-                f"{option} {pair}: write a name, =, and a whole number of units, such as {next(iter(exploration.units))}=2"
-            )
+            like = f"such as {next(iter(exploration.units))}=2"
+            raise UsageError(f"{option} {pair}: write a name, =, and a whole number of units, {like}")
         numbers[name] = int(value)
     return numbers
 
@@ -190,32 +190,19 @@ def _progress() -> Callable[[int, int], None]:
     return tell
 
 
-def _document(found: Result, lines: list[str]) -> dict[str, Any]:
-    counts = ("states", "branches", "runs", "transitions", "deepest", "sampled", "complete", "faults")
-    document: dict[str, Any] = {name: getattr(found, name) for name in counts}
-    document["seconds"] = round(found.seconds, 3)
-    document["violation"] = None if found.violation is None else dataclasses.asdict(found.violation)
-    document["timeline"] = lines
-    return document
-
-
 def _tell(case: Case, found: Result, lines: list[str]) -> None:
     names = f"{', '.join(case.receivers)} receive, {', '.join(case.senders)} send, {case.copies} copies"
     print(f"{names}; bounds: Send {case.bounds['send']}, delivery {case.bounds['deliver']}")
     if found.states:
-        states = f"{found.states:,} states, {found.transitions:,} transitions"
-        runs = f"{found.branches:,} branches, {found.runs:,} whole runs"
-        print(f"{states}, {runs}; the longest has {found.deepest} events; {found.seconds:.1f} s")
+        states = f"{found.states:,} states, {found.transitions:,} transitions, {found.branches:,} branches"
+        print(f"{states}, {found.runs:,} whole runs; the longest has {found.deepest} events; {found.seconds:.1f} s")
     if found.sampled:
         print(f"{found.sampled:,} runs were drawn")
     if found.violation is not None:
-        print(f"\nBroken: {found.violation.promise}. {found.violation.text}. The run, with {_counted(found.faults)}:\n")
+        faults = "1 fault that was" if found.faults == 1 else f"{found.faults} faults that were"
+        print(f"\nBroken: {found.violation.promise}. {found.violation.text}. The run, with {faults} chosen:\n")
         print("\n".join(lines))
     elif found.complete:
         print("everything was tried; no promise is broken")
     else:
         print("no promise is broken, but not everything was tried; raise --limit")
-
-
-def _counted(faults: int) -> str:
-    return "1 fault that was chosen" if faults == 1 else f"{faults} faults that were chosen"

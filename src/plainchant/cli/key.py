@@ -46,13 +46,10 @@ def show(file: _File) -> None:
       plainchant key show bank.key
     """
     table = plain_table("id", "cipher", "what for")
-    for key in Keyring.read(file).keys:
-        table.add_row(str(key), key.cipher, _role(file, key))
+    ring = Keyring.read(file)
+    for key in ring.keys:
+        table.add_row(str(key), key.cipher, "seals and opens" if key == ring.sealing else "opens")
     output().print(table)
-
-
-def _role(file: Path, key: Key) -> str:
-    return "seals and opens" if key == Keyring.read(file).sealing else "opens"
 
 
 @guarded

@@ -1,10 +1,8 @@
 """Commands that are imported when they are called.
 
-Theory of operation
--------------------
 A :class:`Later` stands in its group with its name and its line of help, which is all that a list of commands shows. When the
-command line gets to it, it imports the command's file and lets the command itself read the rest of the arguments. So what a
-command needs is loaded for that command only, and everything else (help, options, errors, exit status) is the command's own.
+command line gets to it, it imports the command's file and lets the command itself read the rest of the arguments: help, options,
+errors and exit status are the command's own, and what it needs is loaded for it only.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import os
 import signal
 import warnings
 from pathlib import Path
-from typing import Annotated, Final, TextIO
+from typing import Annotated, Any, Final
 
 from typer import Argument, Exit
 
@@ -66,15 +66,8 @@ def node(
         return
     if file is None:
         raise UsageError("which configuration? Name a file; `plainchant node --example` prints one to begin with")
-    given = {
-        "me": me,
-        "group": group,
-        "trace": trace,
-        "watch": watch,
-        "timeout": timeout,
-        "key": key,
-        "insecure": "true" if insecure else None,
-    }
+    given = {"me": me, "group": group, "trace": trace, "watch": watch, "timeout": timeout, "key": key}
+    given["insecure"] = "true" if insecure else None
     overrides = [*(sets or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     config = load_config(file, overrides)
     with warnings.catch_warnings():
@@ -84,14 +77,7 @@ def node(
         raise Exit(status)
 
 
-def _tell_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _tell_warning(message: Warning | str, *place: Any, **more: Any) -> None:
     """A warning as a sentence, and not as a place in our source."""
     complain(f"warning: {message}")
 
@@ -154,12 +140,12 @@ class _Session:
         return 0, Reason("left", f"{me} has left {group}")
 
     async def _live(self, output: Output) -> None:
+        """Passes lines in and out until the group is over or it is time to leave, and leaves."""
         async with self._config.join(unread=UNREAD) as group:
             self._is_member = True
             await self._serve(group, output)
 
     async def _serve(self, group: Group, output: Output) -> None:
-        """Passes lines in and out until the group is over or it is time to leave, and leaves."""
         out = asyncio.create_task(pass_out(group, output, self._form))
         into = asyncio.create_task(self._pass_in(group, output))
         stop = asyncio.create_task(self._stop.wait())

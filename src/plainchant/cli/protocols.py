@@ -52,7 +52,7 @@ def facts(description: registry.Description) -> dict[str, Any]:
         "parameters": [
             {
                 "name": field.name,
-                "type": _type(description, field),
+                "type": _type_name(hints(description.parameters)[field.name], declared.keys),
                 "default": _default(description, field),
                 "unit": declared.unit,
                 "minimum": declared.minimum,
@@ -74,10 +74,6 @@ def facts(description: registry.Description) -> dict[str, Any]:
 def _promises(description: registry.Description) -> tuple[registry.Promise, ...]:
     """What is promised with the default parameters, to one group of five."""
     return description.promises(description.parameters(), {"g": ("p1", "p2", "p3", "p4", "p5")})
-
-
-def _type(description: registry.Description, field: dataclasses.Field[Any]) -> str:
-    return _type_name(hints(description.parameters)[field.name], field.metadata["declared"].keys)
 
 
 def _type_name(hint: Any, keys: str = "") -> str:
@@ -114,11 +110,12 @@ def _show(description: registry.Description) -> None:
     console.print(f"[bold]{description.name}[/bold]: {description.about}\n")
     parameters = plain_table("parameter", "type", "default", "what it is")
     for field, declared in declarations(description.parameters):
+        type_name = _type_name(hints(description.parameters)[field.name], declared.keys)
         shown = _shown(_default(description, field))
         unit = f" ({declared.unit})" if declared.unit not in ("", "duration") and declared.unit not in declared.about else ""
         choices = f"; one of {', '.join(declared.choices)}" if declared.choices else ""
         example = f"; such as {declared.example}" if declared.example else ""
-        parameters.add_row(field.name, _type(description, field), shown, escape(declared.about + choices + example + unit))
+        parameters.add_row(field.name, type_name, shown, escape(declared.about + choices + example + unit))
     console.print(parameters)
     promises = plain_table("promise", "as long as")
     provided: dict[str, list[str]] = {}
@@ -126,8 +123,7 @@ def _show(description: registry.Description) -> None:
         provided.setdefault(promise.name, []).append(promise.provided)
     for name, conditions in provided.items():
         promises.add_row(name, ", and ".join(conditions))
-    console.print()
-    console.print(promises)
+    console.print("", promises, sep="\n")
     console.print(f"\n[bold]All this under[/bold] {', '.join(description.faults)}.")
     if description.proposes(description.parameters()):
         console.print("Groups can be proposed to others, closed and renamed while processes run.")

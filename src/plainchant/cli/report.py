@@ -41,9 +41,8 @@ def report(
         subject = subject_at(path, most=most)
         text = page(subject, progress=progress)
     write_whole(target, text)
-    violations = f"{subject.count:,} violations" if subject.count != 1 else "1 violation"
-    verdict = violations if subject.count else "no violations"
-    print(f"{verdict}; report written to {target}")
+    violations = f"{subject.count:,}" if subject.count else "no"
+    print(f"{violations} violation{'s' * (subject.count != 1)}; report written to {target}")
 
 
 def _target(path: str, out: Path | None) -> Path:

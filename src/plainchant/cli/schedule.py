@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,14 +68,12 @@ def judge(given: MessageSet) -> RingVerdict:
     ring = tuple(given.demands)
     holds = [interface.hold(process) for process in ring]
     rotation = given.token or interface.rotation(ring, holds)
-    nodes = tuple(_judge_node(given, node, demands, rotation) for node, demands in given.demands.items())
-    return RingVerdict(given, interface, rotation, interface.printed(ring, holds), nodes)
-
-
-def _judge_node(given: MessageSet, node: str, demands: Sequence[Demand], rotation: int) -> NodeVerdict:
-    turn = Turn(given.parameters, node, rotation, given.max_packet, tuple(given.demands))
-    verdicts, used = turn.admit(demands)
-    return NodeVerdict(node, turn, tuple(verdicts), used, turn.demanded(demands))
+    nodes = []
+    for node, demands in given.demands.items():
+        turn = Turn(given.parameters, node, rotation, given.max_packet, ring)
+        verdicts, used = turn.admit(demands)
+        nodes.append(NodeVerdict(node, turn, tuple(verdicts), used, turn.demanded(demands)))
+    return RingVerdict(given, interface, rotation, interface.printed(ring, holds), tuple(nodes))
 
 
 @guarded
@@ -132,19 +129,17 @@ def schedule(
         raise Exit(EXIT_UNEXPECTED)
 
 
-# --- for programs -------------------------------------------------------------------------------------------------------
-
-
 def _json(verdict: RingVerdict) -> str:
-    document = {
-        "schedulable": verdict.is_schedulable,
-        "rotation_ns": verdict.rotation,
-        "rotation_printed_ns": verdict.printed,
-        "delay_ns": verdict.delay,
-        "retransmissions": verdict.given.parameters.retransmissions,
-        "nodes": [_node_json(node) for node in verdict.nodes],
-    }
-    return json_text(document)
+    return json_text(
+        {
+            "schedulable": verdict.is_schedulable,
+            "rotation_ns": verdict.rotation,
+            "rotation_printed_ns": verdict.printed,
+            "delay_ns": verdict.delay,
+            "retransmissions": verdict.given.parameters.retransmissions,
+            "nodes": [_node_json(node) for node in verdict.nodes],
+        }
+    )
 
 
 def _node_json(node: NodeVerdict) -> dict[str, Any]:
@@ -180,9 +175,6 @@ def _message_json(turn: Turn, verdict: Verdict) -> dict[str, Any]:
     return told
 
 
-# --- for people ---------------------------------------------------------------------------------------------------------
-
-
 def _tell(verdict: RingVerdict, console: Console) -> None:
     retransmissions = verdict.given.parameters.retransmissions
     times = "1 retransmission" if retransmissions == 1 else f"{retransmissions} retransmissions"
@@ -215,33 +207,17 @@ def _tell_node(node: NodeVerdict, console: Console) -> None:
     table = plain_table("  message", "C", "period", "deadline", "n", "pieces", "of T", "")
     for column in table.columns[1:7]:
         column.justify = "right"
-    for index, column in enumerate(table.columns):
-        column.no_wrap = index < 7
     table.add_row("  (the ring)", "", "", "", "", "", readable(turn.reserved), "")
     for verdict in node.verdicts:
-        table.add_row(*_row(turn, verdict))
+        demand: Demand = verdict.demand
+        period = readable(demand.period) if demand.period else "once"
+        asked = (f"  {demand.name}", readable(turn.cost(demand)), period, readable(demand.deadline))
+        given = (str(verdict.visits), str(verdict.pieces), readable(verdict.share))
+        table.add_row(*asked, *given, "" if verdict.is_admitted else "rejected")
     console.print(table)
     for verdict in node.verdicts:
         if not verdict.is_admitted:
-            console.print(f"  {verdict.text}; {_advice(verdict)}", markup=False)
-
-
-def _row(turn: Turn, verdict: Verdict) -> tuple[str, ...]:
-    demand: Demand = verdict.demand
-    period = readable(demand.period) if demand.period else "once"
-    return (
-        f"  {demand.name}",
-        readable(turn.cost(demand)),
-        period,
-        readable(demand.deadline),
-        str(verdict.visits),
-        str(verdict.pieces),
-        readable(verdict.share),
-        "" if verdict.is_admitted else "rejected",
-    )
-
-
-def _advice(verdict: Verdict) -> str:
-    if verdict.nearest is None:
-        return f"no deadline can be promised: {verdict.hopeless}"
-    return f"the nearest deadline that can be promised is {enough(verdict.nearest)}"
+            advice = f"no deadline can be promised: {verdict.hopeless}"
+            if verdict.nearest is not None:
+                advice = f"the nearest deadline that can be promised is {enough(verdict.nearest)}"
+            console.print(f"  {verdict.text}; {advice}", markup=False)

@@ -38,17 +38,13 @@ def loopback(machine: Machine, subject: Subject) -> Iterator[Finding]:
         yield ok("udp and tcp sockets can be bound at 127.0.0.1, and packets arrive there")
 
 
-# --- addresses of a configuration -----------------------------------------------------------------------------------
-
-
 def peers(machine: Machine, subject: Subject) -> Iterator[Finding]:
     """The addresses of a configuration: known, of one kind, and ours to bind where they are ours."""
     config = subject.config
     if config is None:
         return
     kind = "tcp" if config.transport == "tcp" else "udp"
-    tables = (("peers", config.peers), ("backup", config.backup))
-    for table, addresses in tables:
+    for table, addresses in (("peers", config.peers), ("backup", config.backup)):
         known: dict[str, Address] = {}
         for name, text in addresses.items():
             host, port = parse_address(text)
@@ -60,17 +56,11 @@ def peers(machine: Machine, subject: Subject) -> Iterator[Finding]:
                 )
             else:
                 known[name] = number, port
-        yield from _families(known, kind)
+        if kind == "udp" and len({family_of(address) for address in known.values()}) > 1:
+            kinds = ", ".join(f"{name} is {family_of(address).name[3:]}" for name, address in known.items())
+            text = f"a UDP socket reaches addresses of one kind only, and these are of two: {kinds}"
+            yield problem(text, 'give all peers addresses of one kind, or set transport = "tcp"')
         yield from _here(machine, subject, known, kind, table)
-
-
-def _families(known: dict[str, Address], kind: str) -> Iterator[Finding]:
-    if kind == "udp" and len({family_of(address) for address in known.values()}) > 1:
-        kinds = ", ".join(f"{name} is {family_of(address).name[3:]}" for name, address in known.items())
-        yield problem(
-            f"a UDP socket reaches addresses of one kind only, and these are of two: {kinds}",
-            'give all peers addresses of one kind, or set transport = "tcp"',
-        )
 
 
 def _here(machine: Machine, subject: Subject, known: dict[str, Address], kind: str, table: str) -> Iterator[Finding]:
@@ -127,9 +117,6 @@ def metrics_port(machine: Machine, subject: Subject) -> Iterator[Finding]:
         )
     else:
         yield ok(f"{format_address(address)} is free")
-
-
-# --- what the network carries ---------------------------------------------------------------------------------------
 
 
 def multicast(machine: Machine, subject: Subject) -> Iterator[Finding]:
@@ -235,8 +222,7 @@ def size_of(number: int) -> str:
     >>> size_of(24 << 30), size_of(8 << 20), size_of(212992), size_of(100)
     ('24 GiB', '8 MiB', '208 KiB', '100 bytes')
     """
-    if number >= 1 << 30:
-        return f"{number / (1 << 30):,.3g} GiB"
-    if number >= 1 << 20:
-        return f"{number / (1 << 20):.3g} MiB"
-    return f"{number / 1024:.3g} KiB" if number >= 1024 else f"{number} bytes"
+    for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if number >= 1 << bits:
+            return f"{number / (1 << bits):,.3g} {unit}"
+    return f"{number} bytes"

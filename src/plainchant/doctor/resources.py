@@ -88,7 +88,8 @@ def disk(machine: Machine, subject: Subject) -> Iterator[Finding]:
 def processors(machine: Machine, subject: Subject) -> Iterator[Finding]:
     """How many there are, how busy they are, and whether they are really ours."""
     number = machine.processors()
-    quota = _quota(machine)
+    words = (machine.read("/sys/fs/cgroup/cpu.max") or "").split()
+    quota = int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdecimal() else None
     shown = f"{number} processors" if number > 1 else "1 processor"
     if quota is not None and quota < number:
         shown += f", of which a control group lets us use {quota:g}"
@@ -102,23 +103,13 @@ def processors(machine: Machine, subject: Subject) -> Iterator[Finding]:
         )
     else:
         yield ok(f"{shown}; {load:.1f} processes want one")
-    stolen = _stolen(machine)
-    if stolen is not None and stolen > STEAL:
+    ticks = machine.ticks()
+    stolen = ticks["steal"] / ticks["total"] if ticks is not None and ticks["total"] else 0
+    if stolen > STEAL:
         yield warning(
             f"{stolen:.0%} of the time since the start was taken by other virtual machines",
             "use a machine with processors of its own, or set the protocol's suspect_after to seconds",
         )
-
-
-def _quota(machine: Machine) -> float | None:
-    """Processors that a control group allows; None: as many as there are."""
-    words = (machine.read("/sys/fs/cgroup/cpu.max") or "").split()
-    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdecimal() else None
-
-
-def _stolen(machine: Machine) -> float | None:
-    ticks = machine.ticks()
-    return ticks["steal"] / ticks["total"] if ticks is not None and ticks["total"] else None
 
 
 def private_file(machine: Machine, check: str, path: Path, what: str) -> Iterator[Finding]:

@@ -1,18 +1,14 @@
 """A timing diagram of operations on shared memory, as an SVG file: what each process did on which copy, and for how long.
 
-Theory of operation
--------------------
-A run on shared memory whose scenario says so (``[memory] operations = true``) has a row of the kind ``operation`` for each atomic
-step on a copy, written when it is over, with the moment at which it began. Here they become boxes, a band a process, time to the
-right: a Send is the writes in all copies and then the flags in all copies, a Receive the decisions, the reading and the decision
-flags. Operations that a process has under way at the same time stand below each other.
+A run whose scenario says ``[memory] operations = true`` has an ``operation`` row for each atomic step on a copy, written when it
+is over, with the moment at which it began. Here they are boxes, a band per process, time to the right: a Send is the writes and
+then the flags in all copies, a Receive the decisions, the reading and the decision flags. Operations of a process that overlap
+stand below each other. Time is in true proportions, but stretches in which nothing is done, or processes only look whether there
+is something, are cut short, with a sign on the axis.
 
-Time is in true proportions, but for stretches in which nothing is done, or processes only look whether there is something: those
-are cut short, and a sign on the axis says so.
-
-For one message the stretch is chosen so that everything that was done for it is in the picture, and lines show its timestamp T,
-when its Send has to be over (T + ``send`` of the run's bounds) and when everybody has to have delivered it (T + ``deliver``). The
-same trace gives the same file, byte for byte.
+The picture of one message has everything that was done for it, with lines at its timestamp T, when its Send has to be over (T +
+``send`` of the run's bounds) and when every receiver has to have delivered it (T + ``deliver``). The same trace gives the same
+file, byte for byte.
 """
 
 from __future__ import annotations

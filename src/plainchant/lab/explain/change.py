@@ -1,10 +1,8 @@
 """The facts of a view change: the processes that installed the view or another one, the views before, the rows that led to it.
 
-Theory of operation
--------------------
-A view is a group, a number and members. A group that falls into parts has concurrent views, which may bear the same number: one
-of them is meant, that of the process asked for, else the one that most processes installed. Those who came from the same view
-but went elsewhere are its *others*. A view that brings parts together follows several views at once, its *origins*.
+A view is a group, a number and members. Concurrent views of a partitioned group may have the same number: that of the process
+asked for is meant, else the one that most processes installed. Processes that came from the same view but installed another one
+are its *others*. A view that merges parts follows several views at once, its *origins*.
 
 What led to it stands, process by process, between the installations of the two views. What concerns a process that this view lost
 may stand before, since failures can be suspected and agreed on while an earlier change is still under way.

@@ -12,7 +12,7 @@ from ...core.words import braces, crash_words, listed, reason, span
 from ...protocols.story import Event, Message
 from ..show import summarise
 from .rows import Rows, Told
-from .why import Why
+from .why import Why, asks_for
 
 _LISTED_MAX: Final = 8
 """Names that a sentence lists; the others are counted."""
@@ -126,8 +126,8 @@ class MessageExplainer:
                 continue
             rows = self._rows.find("retransmit", process=process, group=self._group, after=self._send.when, until=delivery.when)
             for event in rows:
-                first, last = event.detail.get("first"), event.detail.get("last")
-                if isinstance(first, int) and isinstance(last, int) and first <= delivery.rank <= last:
+                if asks_for(event, delivery.rank):
+                    first, last = event.detail["first"], event.detail["last"]
                     what = f"number {first} and asks for it" if first == last else f"numbers {first} to {last} and asks for them"
                     self._told.append((event, f"{process} misses {what}", None))
 

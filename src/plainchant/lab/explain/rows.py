@@ -1,12 +1,9 @@
 """The rows of one run, indexed for questions: which process sent this, what stood before it here, what happened meanwhile.
 
-The table stays in Arrow; the columns that are searched are numpy arrays of numbers (names as codes), sorted by
-(process, index), so that a question is a comparison of arrays and only the rows it finds become Python objects. That
-bounds memory by the table's own size, whatever the question. The rows need not be all of a run: histories may have
-holes, and a row that is not there is not found.
-
-The run's protocol is the one that a ``start`` row names; its *story* (:mod:`plainchant.protocols.story`) answers what is
-particular to it.
+The table stays in Arrow; the columns that are searched are numpy arrays of numbers (names as codes), sorted by (process, index),
+so that a question is a comparison of arrays and only the rows it finds become Python objects. The rows need not be all of a run:
+histories may have holes. The run's protocol is the one that a ``start`` row names; its *story*
+(:mod:`plainchant.protocols.story`) answers what is particular to it.
 """
 
 from __future__ import annotations

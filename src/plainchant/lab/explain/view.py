@@ -20,7 +20,7 @@ from ...core.words import braces, crash_words, fault_words, left_reasons, listed
 from ...protocols.story import Event
 from . import membership
 from .change import Change, installations, known, variants
-from .rows import Ints, Rows, Told
+from .rows import Ints, Rows, Told, once, unless_said
 from .why import Why
 
 _STEPS_MAX: Final = 200
@@ -73,7 +73,7 @@ class ViewExplainer:
                 continue
             seen.add(key)
             if len(told) < _STEPS_MAX:
-                told.append((event, what, None if because is not None and because in what else because))
+                told.append((event, what, unless_said(what, because)))
             else:
                 self._left_out += 1
         return told
@@ -131,31 +131,21 @@ class ViewExplainer:
         after = began if len(change.origins) > 1 else trigger
         lasting = [row for row in self._why.faults_in_force(trigger, last) if row.when > began]
         places = {place_of(name) for name in (*change.lost, *change.new)}
-        single = [
-            row
-            for row in self._rows.find("fault", after=began, until=last)
-            if row.detail.get("process") in places and row.detail.get("fault") in ("restart", "join", "leave", "pause")
-        ]
+        of_one = ("restart", "join", "leave", "pause")
+        faults = self._rows.find("fault", after=began, until=last)
+        single = [row for row in faults if row.detail.get("process") in places and row.detail.get("fault") in of_one]
         healed = [row for row in self._rows.find("fault", after=after, until=last) if row.detail.get("fault") == "heal"]
-        told: Told = []
-        seen: set[str] = set()
         over = [
             dataclasses.replace(row, when=ends, detail={"fault": "over", "of": row.detail["fault"]})
             for row, ends in self._why.faults_over(after, last)
         ]
-        for row in (*lasting, *single, *healed, *over):
-            words = _fault_sentence(row)
-            if words not in seen:
-                seen.add(words)
-                told.append((row, words, None))
-        return told
+        return once((row, _fault_sentence(row), None) for row in (*lasting, *single, *healed, *over))
 
     # --- installations ------------------------------------------------------------------------------------------------
 
     def _between(self, event: Event, before: Event) -> Ints:
         """Positions of the group's deliveries at a process between two of its views."""
-        rows = self._rows
-        own = rows.mask("deliver", process=event.process) & (rows.group == rows.code("group", self._change.group))
+        own = self._rows.mask("deliver", process=event.process) & self._rows.within(self._change.group)
         places: Ints = np.flatnonzero(own)
         return places[(places > before.at) & (places < event.at)]
 
@@ -176,11 +166,11 @@ class ViewExplainer:
 
     def _other_ways(self) -> Told:
         """What processes of a view before installed instead of this one."""
-        told: Told = []
-        for event in self._change.others:
-            what = f"{event.process} goes another way: it installs view {event.view} {braces(event.members)}"
-            told.append((event, what, self._why.clause(event)))
-        return told
+        other = "goes another way: it installs view"
+        return [
+            (event, f"{event.process} {other} {event.view} {braces(event.members)}", self._why.clause(event))
+            for event in self._change.others
+        ]
 
     def _afterwards(self) -> Told:
         """What became of members of the views before, or of this one, that installed neither this one nor another."""
@@ -200,23 +190,15 @@ class ViewExplainer:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _conclusion(self, told: Told) -> str:
-        sentences = [
-            self._difference(),
-            self._spread(),
-            *self._agreed(),
-            *self._duration(told),
-            *self._besides(),
-            *self._blocked(),
-            *self._parted(),
-            *self._atomicity(),
-            *self._namesakes(),
-            *self._unknown(told),
-        ]
+        sentences = [self._difference(), self._spread(), *self._agreed(), *self._duration(told), *self._besides()]
+        sentences += [*self._blocked(), *self._parted()]
+        sentences += [same for origin in self._change.origins for same in self._same_deliveries(origin)]
+        sentences += self._namesakes()
+        if not self._change.is_first and all(event.kind == "view" for event, _, _ in told):
+            sentences.append("The trace has no row that tells what led to it.")
         if self._left_out:
             sentences.append(f"{times(self._left_out, 'further step')} on the way to it are not told.")
-        if not self._rows.is_global:
-            sentences.append("Times are of each process's own clock.")
-        return " ".join(sentences)
+        return " ".join([*sentences, *self._rows.clocks])
 
     def _difference(self) -> str:
         change = self._change
@@ -360,11 +342,8 @@ class ViewExplainer:
                 break
         return told
 
-    def _atomicity(self) -> list[str]:
-        """Whether processes that came from the same view delivered the same in it."""
-        return [told for origin in self._change.origins for told in self._same_deliveries(origin)]
-
     def _same_deliveries(self, previous: Event) -> list[str]:
+        """Whether processes that came from the same view delivered the same in it."""
         together = [
             (event, before)
             for event in self._change.installed
@@ -380,10 +359,9 @@ class ViewExplainer:
             what = f"the same {times(counted.num_rows, 'message')}" if counted.num_rows else "no message"
             return [f"{listed(names, most=10)} delivered {what} between the two views."]
         shown = [f"{self._change.group}/{row['sender']}/{row['seq']}" for row in differing.slice(0, _NAMED).to_pylist()]
-        return [
-            f"Of those who came from view {previous.view}, not all delivered "
-            f"{_and_others(shown, differing.num_rows)} in it, which breaks view-atomicity."
-        ]
+        shown += [f"{differing.num_rows - _NAMED:,} more"] if differing.num_rows > _NAMED else []
+        who = f"Of those who came from view {previous.view}, not all delivered"
+        return [f"{who} {listed(shown)} in it, which breaks view-atomicity."]
 
     def _counted(self, places: Ints) -> pa.Table:
         """How many processes delivered each message among these rows."""
@@ -399,12 +377,6 @@ class ViewExplainer:
             f"{listed((event.process for event in found), most=_LISTED)}: --process {found[0].process} tells of it."
             for found in self._change.namesakes
         ]
-
-    def _unknown(self, told: Told) -> list[str]:
-        """A trace with views alone does not tell what led to them."""
-        if self._change.is_first or any(event.kind != "view" for event, _, _ in told):
-            return []
-        return ["The trace has no row that tells what led to it."]
 
 
 class ViewList:
@@ -450,20 +422,15 @@ def _cut(rows: Sequence[Event]) -> dict[str, int]:
 
 
 def _fault_sentence(row: Event) -> str:
-    match row.detail.get("fault"):
-        case "restart":
-            return f"{row.process} comes back, a new process, and asks to be let in"
-        case "join":
-            return f"{row.process} asks to be let in"
-        case "leave":
-            return f"{row.process} asks to leave"
-        case "heal":
-            return "the network heals"
-        case "calm":
-            return "no more faults are injected"
-        case "over":
-            return f"the {row.detail['of']} is over"
-    return f"fault: {fault_words(row.detail)}" + (f" at {row.process}" if row.detail.get("fault") == "pause" else "")
+    told = {
+        "restart": f"{row.process} comes back, a new process, and asks to be let in",
+        "join": f"{row.process} asks to be let in",
+        "leave": f"{row.process} asks to leave",
+        "heal": "the network heals",
+        "over": f"the {row.detail.get('of')} is over",
+        "pause": f"fault: {fault_words(row.detail)} at {row.process}",
+    }
+    return told.get(str(row.detail.get("fault"))) or f"fault: {fault_words(row.detail)}"
 
 
 def _together(rows: Sequence[Event]) -> Iterator[list[Event]]:
@@ -476,8 +443,3 @@ def _together(rows: Sequence[Event]) -> Iterator[list[Event]]:
 
     ordered = sorted(rows, key=lambda event: (event.when, event.process, event.index))
     yield from (list(found) for _, found in groupby(ordered, key=key))
-
-
-def _and_others(shown: Sequence[str], count: int) -> str:
-    more = count - len(shown)
-    return listed([*shown, f"{more:,} more"] if more else shown)

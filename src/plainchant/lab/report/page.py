@@ -44,9 +44,8 @@ def page(subject: Subject, *, progress: Callable[[str], None] = lambda doing: No
     progress("drawing the run over time")
     body.append(sections.over_time(subject, seen))
     progress("looking at what failures did")
-    body.append(recovery(subject, seen, sections.chosen_run(subject, seen)))
-    body.append(standing_still(subject, sections.chosen_run(subject, seen)))
-    body.append(real_time(subject, sections.chosen_run(subject, seen)))
+    run = sections.chosen_run(subject, seen)
+    body += [recovery(subject, seen, run), standing_still(subject, run), real_time(subject, run)]
     after = [sections.distributions(subject, seen), _terms(), _footer(subject)]
     if subject.violations:
         room = _BUDGET - sum(len(part.encode()) for part in (*body, *after, STYLE))
@@ -73,13 +72,10 @@ def _opening(subject: Subject, seen: Overview) -> str:
         parts.append(html.paragraph(f"Showing {_WARNINGS} of {len(subject.warnings):,} notes.", "note"))
     facts = list(subject.facts)
     if subject.rows is not None and subject.kind != "sweep":
-        if len(seen.runs) != 1:
-            facts.append(("runs", f"{len(seen.runs):,}"))
+        facts += [("runs", f"{len(seen.runs):,}")] if len(seen.runs) != 1 else []
         facts += [("messages sent", f"{sum(each.sends for each in seen.runs.values()):,}")]
         facts += [("delivered", f"{sum(each.deliveries for each in seen.runs.values()):,}"), ("events", f"{seen.events:,}")]
-    parts.append(html.facts(facts))
-    parts.append("</header>")
-    return "".join(parts)
+    return "".join([*parts, html.facts(facts), "</header>"])
 
 
 def _verdict(subject: Subject) -> str:
@@ -108,30 +104,19 @@ def _verdict(subject: Subject) -> str:
 
 
 def _properties(subject: Subject) -> str:
-    rows = [
-        (
-            "",
-            (
-                html.text(name, 60),
-                html.chip(outcome.verdict),
-                html.text(PROPERTIES.get(name, "not known to this version")),
-                f"{outcome.runs:,}",
-                f"{outcome.events:,}",
-                f"{outcome.cases:,}",
-                f"{outcome.violations:,}",
-            ),
-        )
-        for name, outcome in subject.outcomes.items()
-    ]
-    if not rows:
+    if not subject.outcomes:
         return ""
+    rows = []
+    for name, outcome in subject.outcomes.items():
+        meaning = html.text(PROPERTIES.get(name, "not known to this version"))
+        numbers = (f"{number:,}" for number in (outcome.runs, outcome.events, outcome.cases, outcome.violations))
+        rows.append(("", (html.text(name, 60), html.chip(outcome.verdict), meaning, *numbers)))
     headings = ("property", "verdict", "what it says", "runs", "events", "cases", "violations")
     caption = (
         "A case is one thing that could have gone wrong and was looked at, such as one delivery or one pair of processes. "
         "A property without a case has not been shown to hold."
     )
-    table = html.table(headings, rows, caption, right=(3, 4, 5, 6), style="properties")
-    return f"<h2>Properties</h2>{table}"
+    return f"<h2>Properties</h2>{html.table(headings, rows, caption, right=(3, 4, 5, 6), style='properties')}"
 
 
 def _violations(subject: Subject, room: int, progress: Callable[[str], None]) -> str:

@@ -45,9 +45,7 @@ def standing_still(subject: Subject, run: str | None) -> str:
         ended = duration(each.length) if each.ended_by is not None else f"{duration(each.length)}, to its end"
         told = (each.process, each.group, ended, moment(each.since - origin), each.sender, explainer.waited_for(each))
         rows.append(("", [html.text(text, words.NAME_MAX) if place < 2 else html.text(text) for place, text in enumerate(told)]))
-    caption = "Members by their longest standstill."
-    if len(found) > _ROWS_MAX:
-        caption += f" Showing {_ROWS_MAX} of {len(found):,}."
     headings = ("member", "group", "for", "from", "message of", "what it waited for")
+    caption = f"Members by their longest standstill.{words.showing(_ROWS_MAX, len(found))}"
     table = html.table(headings, rows, caption, right=range(2, 4))
     return f"<h2>Standstills</h2>{html.paragraph(_LEAD, 'lead')}{table}"

@@ -81,8 +81,8 @@ def message_story(rows: Rows, run: str, message: Message, why_this: str) -> str:
         story = explainer.message(message)
         told = [(step.when - explainer.origin, "", _ended(step.what), step.because) for step in story.steps[:24]]
         parts.append(_list(told))
-        if len(story.steps) > len(told):
-            parts.append(html.paragraph(f"Showing {len(told)} of {words.count(len(story.steps), 'step')}.", "note"))
+        if left_out := words.showing(len(told), len(story.steps), " steps"):
+            parts.append(html.paragraph(left_out.lstrip(), "note"))
         parts.append(f'<p class="conclusion">{html.text(_ended(story.conclusion))}</p>')
     return "".join(parts)
 
@@ -101,15 +101,12 @@ def _explainer(rows: Rows, run: str, messages: Sequence[Message]) -> Explainer |
 
 
 def _picture(scene: Scene, title: str, more: str) -> str:
-    told = [more] if more else []
-    told.append("Time runs to the right; distances are compressed, the axis has the true times. Point at a mark to read it.")
-    if scene.lanes_left_out:
-        told.append(f"Showing {len(scene.lanes)} of {len(scene.lanes) + scene.lanes_left_out:,} processes involved.")
-    if scene.messages_left_out:
-        told.append(f"Showing {len(scene.messages)} of {len(scene.messages) + scene.messages_left_out:,} messages involved.")
+    told = f"{more} Time runs to the right; distances are compressed, the axis has the true times. Point at a mark to read it."
+    told += words.showing(len(scene.lanes), len(scene.lanes) + scene.lanes_left_out, " processes involved")
+    told += words.showing(len(scene.messages), len(scene.messages) + scene.messages_left_out, " messages involved")
     if scene.drawn_left_out:
-        told.append(f"{words.count(scene.drawn_left_out, 'event')} further away or of the same kind are left out.")
-    return html.figure(spacetime(scene, short(title, 300)), html.text(" ".join(told)))
+        told += f" {words.count(scene.drawn_left_out, 'event')} further away or of the same kind are left out."
+    return html.figure(spacetime(scene, short(title, 300)), html.text(told.lstrip()))
 
 
 def _steps(scene: Scene, explainer: Explainer | None) -> str:
@@ -152,21 +149,12 @@ def _what_became(explainer: Explainer | None, message: Message) -> str:
 def _rows(scene: Scene) -> str:
     def cells(row: Row) -> Sequence[str]:
         where = f"{row['group'] or ''}" + (f" view {row['view']}" if row["view"] is not None else "")
-        told = (
-            row["process"],
-            f"{row['index']:,}",
-            moment(row["moment"]),
-            row["kind"],
-            where,
-            name_of(row),
-            about(row, row["story"]),
-        )
-        return [html.text(cell, 160) for cell in told]
+        what = (row["kind"], where, name_of(row), about(row, row["story"]))
+        return [html.text(cell, 160) for cell in (row["process"], f"{row['index']:,}", moment(row["moment"]), *what)]
 
     marked = [("marked" if (row["process"], row["index"]) in scene.marks else "", cells(row)) for row in scene.around]
     caption = "Rows of the trace around the events named, history by history; the named ones are coloured."
-    if scene.around_left_out:
-        caption += f" Showing {len(scene.around)} of {len(scene.around) + scene.around_left_out:,} rows."
+    caption += words.showing(len(scene.around), len(scene.around) + scene.around_left_out, " rows")
     headings = ("process", "index", "time", "kind", "group", "message", "more")
     return html.fold("The rows around it", html.table(headings, marked, caption, right=(1, 2), style="rows"), is_open=True)
 

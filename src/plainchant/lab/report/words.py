@@ -42,6 +42,15 @@ def count(many: int, word: str, plural: str = "") -> str:
     return f"{many:,} {word if many == 1 else plural or word + 's'}"
 
 
+def showing(shown: int, of: int, what: str = "") -> str:
+    """The sentence of a caption that says how much is left out, if something is.
+
+    >>> showing(3, 1200, " runs"), showing(3, 2)
+    (' Showing 3 of 1,200 runs.', '')
+    """
+    return f" Showing {shown} of {of:,}{what}." if of > shown else ""
+
+
 def listed(names: Any) -> str:
     """Names with commas, the many cut.
 

@@ -1,16 +1,13 @@
 """What a task of a sweep does: simulate run by run; then verify, measure and write, unit by unit.
 
-Theory of operation
--------------------
-Task ``p`` of ``k`` owns every ``k``-th of the units that are to be done, and is finished when all of them are committed, by any
-task. When it has gone through its own units it helps the others, from the ends of their lists, so that no task waits long for a
-slow one; a *claim* keeps two tasks from doing the same unit where it can. A claim may be left by a task that died, so at the end
-the owner does what is still not committed, claimed or not. Doing a unit twice is only a waste, because a commit replaces equal
-files (see ``store``): retried and speculative tasks are harmless.
+Task ``p`` of ``k`` owns every ``k``-th unit that is to be done, and is finished when all of them are committed, by any task.
+After its own units it helps the others, from the ends of their lists, so that no task waits long for a slow one; a *claim* keeps
+two tasks from doing the same unit where it can. A claim may be left by a task that died, so at the end the owner does what is
+still not committed, claimed or not. Doing a unit twice only costs time, because a commit replaces equal files (``store``):
+retried and speculative tasks are harmless.
 
-The runs of a unit are verified together: most of what stage 1 costs a small run does not depend on its size, and is paid once.
-
-A run never takes others with it: if it raises, or cannot be verified, it is a row with the verdict ``failed``.
+The runs of a unit are verified together: most of what stage 1 costs a small run does not depend on its size, and is paid once. A
+run that raises, or cannot be verified, is a row with the verdict ``failed``, and the others go on.
 """
 
 from __future__ import annotations
@@ -147,8 +144,7 @@ class _Gathered:
 
     def add(self, number: int, perform: Perform) -> None:
         """Performs a run."""
-        definition = self._definition
-        name = definition.name(number)
+        definition, name = self._definition, self._definition.name(number)
         scenario = definition.scenario_of(number)
         point, seed = definition.point_and_seed(number)
         row = dict.fromkeys(RUNS.names) | {"run": name, "seed": seed, "point": list(point), "kept": False}
@@ -181,13 +177,15 @@ class _Gathered:
     def _judged(self, scenario: Scenario, done: Performed, verification: Verification) -> dict[str, Any]:
         summary = done.summary
         restless = bool(scenario.drain) and not summary.quiet
+        waits = "; ".join(f"{process}: {text}" for process, text in summary.not_quiet.items())
+        problem = f"it did not get quiet within {format_duration(scenario.drain)} of the end of traffic ({waits})"
         violated = verification.verdict == "violated"
         # As for `plainchant run`: where a violation is meant to be shown, nothing else is asked.
         expected = violated if scenario.expect == "violation" else not violated and not restless
         self._unexpected += not expected
         return {
             "verdict": "violated" if violated else "restless" if restless else "holds",
-            "problem": _restlessness(scenario, summary) if restless else None,
+            "problem": problem if restless else None,
             "events": done.table.num_rows,
             "simulated": summary.events,
             "sent": summary.messages_sent,
@@ -196,14 +194,13 @@ class _Gathered:
         }
 
     def _take(self, row: dict[str, Any], done: Performed, verification: Verification) -> None:
-        name = row["run"]
-        for property_name, outcome in verification.properties.items():
-            self._outcomes.append({"run": name, "property": property_name, **outcome.to_json()})
+        for name, outcome in verification.properties.items():
+            self._outcomes.append({"run": row["run"], "property": name, **outcome.to_json()})
         if verification.violations:
             self._violations.append(_described(done.table, verification))
         self._metrics.append(measure(done.table))
         if self._definition.keep == "all" or (self._definition.keep == "violations" and row["verdict"] != "holds"):
-            self._traces[name] = done.table
+            self._traces[row["run"]] = done.table
             row["kept"] = True
 
     def tables(self, *, always: bool) -> dict[str, pa.Table]:
@@ -222,22 +219,12 @@ class _Gathered:
     def tally(self, files: dict[str, int]) -> Tally:
         properties: dict[str, tuple[int, int, int, int]] = {}
         for row in self._outcomes:
-            before = properties.get(row["property"], (0, 0, 0, 0))
-            runs, events, cases, violations = before
-            properties[row["property"]] = (
-                runs + row["runs"],
-                events + row["events"],
-                cases + row["cases"],
-                violations + row["violations"],
-            )
+            runs, events, cases, violations = properties.get(row["property"], (0, 0, 0, 0))
+            counts = runs + row["runs"], events + row["events"], cases + row["cases"], violations + row["violations"]
+            properties[row["property"]] = counts
         verdicts = Counter(row["verdict"] for row in self._runs)
         events = sum(row["events"] for row in self._runs)
         return Tally(files, dict(sorted(verdicts.items())), self._unexpected, events, properties)
-
-
-def _restlessness(scenario: Scenario, summary: Summary) -> str:
-    waits = "; ".join(f"{process}: {text}" for process, text in summary.not_quiet.items())
-    return f"it did not get quiet within {format_duration(scenario.drain)} of the end of traffic ({waits})"
 
 
 def _verified(tables: Sequence[pa.Table], properties: Sequence[str] | None) -> list[Verification | str]:
@@ -258,7 +245,7 @@ def _said(error: Exception) -> str:
 def _described(table: pa.Table, verification: Verification) -> pa.Table:
     """The violations of a run, each with when it can be seen."""
     processes = table.column("process").to_pylist()
-    first = {process: place for place, process in reversed(list(enumerate(processes)))}
+    first = {process: processes.index(process) for process in set(processes)}
     times = table.column("true_time").to_pylist()
     return violation_rows(
         (violation, max((times[first[process] + index] for process, index in violation.events), default=0))

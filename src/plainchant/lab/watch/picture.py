@@ -71,9 +71,7 @@ class SentTimes:
 
     def find(self, seq: int) -> int | None:
         place = bisect_right(self._firsts, seq) - 1
-        if place < 0 or seq >= self._entries[place][0]:
-            return None
-        return self._entries[place][1]
+        return self._entries[place][1] if place >= 0 and seq < self._entries[place][0] else None
 
 
 class Latencies:
@@ -83,12 +81,9 @@ class Latencies:
         self._seconds: dict[int, Counter[int]] = {}
 
     def add(self, second: int, took: int, count: int) -> None:
-        counts = self._seconds.get(second)
-        if counts is None:
-            counts = self._seconds[second] = Counter()
-            if len(self._seconds) > 2 * SERIES:
-                del self._seconds[min(self._seconds)]
-        counts[_step(took)] += count
+        self._seconds.setdefault(second, Counter())[int(math.log2(max(took, 1)) * STEPS)] += count
+        if len(self._seconds) > 2 * SERIES:
+            del self._seconds[min(self._seconds)]
 
     def quantile(self, share: float, until: int, seconds: int) -> float | None:
         """In ms, over the seconds before; None if nothing was delivered."""
@@ -104,9 +99,8 @@ class Latencies:
                 break
         return round(2 ** ((step + 0.5) / STEPS) / 1e6, 4)
 
-
-def _step(took: int) -> int:
-    return int(math.log2(max(took, 1)) * STEPS)
+    def present(self, second: int) -> dict[str, float | None]:
+        return {name: self.quantile(share, second, LATENCY_WINDOW) for name, share in (("p50", 0.5), ("p99", 0.99))}
 
 
 class Rates:
@@ -168,9 +162,7 @@ class RunPicture:
         self.name = name
         self.protocol = ""
         self.promises: list[str] = []
-        self.began = 0
-        self.last = 0
-        self.events = 0
+        self.began = self.last = self.events = 0
         self.processes: dict[str, _Process] = {}
         self.groups: dict[str, _Group] = {}
         self.log: deque[Json] = deque(maxlen=LOG)
@@ -183,9 +175,7 @@ class RunPicture:
         """Facts of processes beyond those that are shown."""
         self._logged = 0
         self._sent: dict[tuple[str, str], SentTimes] = {}
-        self._latencies = Latencies()
-        self._sent_rate = Rates()
-        self._delivered_rate = Rates()
+        self._latencies, self._sent_rate, self._delivered_rate = Latencies(), Rates(), Rates()
         self._pending: list[Fact] = []
         self._flow: deque[list[Any]] = deque(maxlen=FLOW_KEPT)
         self._fresh: list[list[Any]] = []
@@ -280,7 +270,6 @@ class RunPicture:
         elif kind == "join" and group is not None:
             process.joined.add(group)
             process.state = "running"
-            self._group(group).known.setdefault(process.name, "")
             self._group(group).known[process.name] = ""
         elif kind == "leave" and group is not None:
             process.views.pop(group, None)
@@ -323,10 +312,7 @@ class RunPicture:
         process.views[fact.group] = (fact.view, members)
         group = self._group(fact.group)
         left = words.left_of(detail)
-        for name, why in left.items():
-            group.known[name] = why
-        for name in members:
-            group.known[name] = ""
+        group.known |= left | dict.fromkeys(members, "")
         key = (fact.view, members)
         if key not in group.seen:
             told: Json = {
@@ -377,11 +363,8 @@ class RunPicture:
         return [*self.processes.values(), *(_Process(name, self.last, self.last, "unseen", why) for name in unseen)]
 
     def _latency(self, second: int) -> Json:
-        quantiles = {
-            name: self._latencies.quantile(share, second, LATENCY_WINDOW) for name, share in (("p50", 0.5), ("p99", 0.99))
-        }
         series = [self._latencies.quantile(0.99, each, 1) for each in range(second - SERIES + 1, second + 1)]
-        return {**quantiles, "series": series, "unmatched": self.unmatched}
+        return {**self._latencies.present(second), "series": series, "unmatched": self.unmatched}
 
     def _process(self, process: _Process, now: int) -> Json:
         second = now // SECOND
@@ -399,8 +382,7 @@ class RunPicture:
             "delivered": process.delivered.now(second),
             "sent_total": process.sent.total,
             "delivered_total": process.delivered.total,
-            "p50": process.latencies.quantile(0.5, second, LATENCY_WINDOW),
-            "p99": process.latencies.quantile(0.99, second, LATENCY_WINDOW),
+            **process.latencies.present(second),
         }
 
     def _grouped(self, group: _Group) -> Json:
@@ -445,13 +427,9 @@ class Picture:
         for fact in facts:
             by_run.setdefault(fact.run, []).append(fact)
         for name, own in by_run.items():
-            run = self.runs.get(name)
-            if run is None:
-                run = self.runs[name] = RunPicture(name)
-            run.take(own)
+            self.runs.setdefault(name, RunPicture(name)).take(own)
         while len(self.runs) > MOST_RUNS:
-            oldest = min(self.runs.values(), key=lambda run: run.last)
-            del self.runs[oldest.name]
+            del self.runs[min(self.runs.values(), key=lambda run: run.last).name]
 
     def latest(self) -> str | None:
         """The run in which something happened last."""

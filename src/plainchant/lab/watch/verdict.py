@@ -71,14 +71,9 @@ class SparkVerdict:
         memory: str | None = None,
         staging: Path | None = None,
     ) -> None:
-        self._whole = whole
-        self._master = master
-        self._memory = memory
-        self._place = staging
+        self._whole, self._master, self._memory, self._place = whole, master, memory, staging
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._is_over = threading.Event()
-        self._ready = threading.Event()
+        self._stop, self._is_over, self._ready = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="verdict", daemon=True)
         self._state, self._why = "starting", "Spark is starting, which takes some seconds"
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -119,11 +114,10 @@ class SparkVerdict:
         self._is_over.set()
 
     def told(self, run: str | None) -> dict[str, Any]:
-        so_far = self._runs.get(run or "")
         return {
             "state": self._state,
             "why": self._why,
-            "so_far": so_far,
+            "so_far": self._runs.get(run or ""),
             "final": self._final,
             "staged": self._staged,
             "ending": self._whole is not None and self._is_over.is_set() and self._final is None and self._state == "on",
@@ -182,12 +176,8 @@ class SparkVerdict:
             verification = verify(spark, [path])
         except PlainchantError as error:
             return {"problem": str(error)}
-        told = verification.to_json()
-        told["properties"] = {
-            name: {**outcome.to_json(), "verdict": outcome.verdict} for name, outcome in verification.properties.items()
-        }
-        told["warnings"] = list(verification.warnings)
-        return told
+        properties = {name: {**found.to_json(), "verdict": found.verdict} for name, found in verification.properties.items()}
+        return {**verification.to_json(), "properties": properties, "warnings": list(verification.warnings)}
 
 
 def collected(spools: Path, size: Callable[[], int]) -> Callable[[Path], str]:
