@@ -77,14 +77,11 @@ class LiveResult:
         return self.as_expected is not False
 
     def to_json(self) -> dict[str, Any]:
-        events = self.collected.events
-        run = self.summary.to_dict()
-        run |= {f"messages_{word}": events.get(kind, 0) for word, kind in _MESSAGES.items()}
-        run["packets_sent"] = self.packets
+        messages = {f"messages_{word}": self.collected.events.get(kind, 0) for word, kind in _MESSAGES.items()}
         return {
             **headline("live", self.scenario, self.as_expected, self.events),
             "malformed": list(self.malformed),
-            "run": run,
+            "run": {**self.summary.to_dict(), **messages, "packets_sent": self.packets},
             "verification": self.verification.to_json() if self.verification is not None else None,
         }
 
@@ -237,10 +234,8 @@ def tell(result: LiveResult, console: Console) -> None:
     console.print(facts)
     _tell_processes(summary, console)
     if states["halted"] and not states["alive"]:
-        console.print(
-            "Nobody was left: too many were lost at once. Live, it takes longer until somebody is missed; --time-scale 4 gives "
-            "the group four times as long between its faults."
-        )
+        left = "Nobody was left: too many were lost at once. Live, it takes longer until somebody is missed; --time-scale 4"
+        console.print(f"{left} gives the group four times as long between its faults.")
     if result.restless:
         tell_restless(summary.drain, summary.not_quiet, console)
     console.print()

@@ -7,6 +7,7 @@ The same trace gives the same file, byte for byte.
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Final
 
 import pyarrow as pa
@@ -58,7 +59,7 @@ def diagram(
     >>> diagram(trace.table()).startswith("<svg xmlns")
     True
     """
-    return str(_Picture(scene(table, group=group, first=first, last=last, messages=messages, nulls=nulls)).draw())
+    return str(_Picture(scene(table, group, first, last, messages, nulls)).draw())
 
 
 class _Picture:
@@ -82,9 +83,8 @@ class _Picture:
         self.picture = Drawing(self.end + _RIGHT, 0, self._title(), sheet=sheet)
 
     def _title(self) -> str:
-        groups = f", group {listed(self.scene.groups, most=4)}" if self.scene.groups else ""
-        if len(self.scene.groups) > 1:
-            groups = groups.replace("group", "groups", 1)
+        several = "s" * (len(self.scene.groups) > 1)
+        groups = f", group{several} {listed(self.scene.groups, most=4)}" if self.scene.groups else ""
         return f"Run {short(self.scene.run, 60)}{groups}, {moment(self.scene.first)} to {moment(self.scene.last)}"
 
     def _room_at_the_end(self, layout: Layout) -> float:
@@ -159,26 +159,23 @@ class _Picture:
         for name, y in self.y.items():
             for place, group in enumerate(self.scene.groups):
                 rows = [row for row in self.scene.states[name] if row["group"] in (group, None)]
-                for number, row in enumerate(rows):
+                for row, after in zip_longest(rows, rows[1:]):
                     if row["kind"] == "view":
-                        after = rows[number + 1] if number + 1 < len(rows) else None
-                        self._bar(row, after, y + 8 + _BAR * place)
+                        self._bar(row, after if after is not None and after["kind"] != "end" else None, y + 8 + _BAR * place)
 
     def _bar(self, row: Row, after: Row | None, y: float) -> None:
-        ended = after is not None and after["kind"] != "end"
-        if after is not None and ended and after["moment"] < self.scene.first:
+        if after is not None and after["moment"] < self.scene.first:
             return
         x = self.x(row) if row["moment"] >= self.scene.first else _LEFT - 14
-        until = self.x(after) if after is not None and ended else self.end
+        until = self.x(after) if after is not None else self.end
         several = len(self.scene.groups) > 1
         whole = _view_name(row, several=several)
         told = f"{moment(row['moment'])}: {row['process']} installs {whole}"
         self.picture.box(x, y, until - x, 4, f"v{self.views[view_of(row)]}", title=told, round_by=1)
         self.used.add("view")
-        for text in (whole, _view_name(row, several=several, members=False), str(row["view"])):
-            if width_of(text) * 0.92 < until - x:
-                self.picture.text(x + 1, y + 13, text, "viewtext", title=told)
-                break
+        texts = (whole, _view_name(row, several=several, members=False), str(row["view"]))
+        if fitting := [text for text in texts if width_of(text) * 0.92 < until - x]:
+            self.picture.text(x + 1, y + 13, fitting[0], "viewtext", title=told)
 
     def _turns(self) -> None:
         """A box around what is sent in a turn, and an arrow for the token that began it."""
@@ -221,35 +218,26 @@ class _Picture:
         particular = self.scene.story.sign(event_of(row))
         if particular is not None:
             return particular
-        match kind:
-            case "send":
-                number = f"{short(row['group'], 8)}/{row['seq']}" if len(self.scene.groups) > 1 else str(row["seq"])
-                return "send", number, f"t{self.tones[row['process']]}"
-            case "deliver" | "null":
-                return kind, "", ""
-            case "crash":
-                return "crash", "halts" if "text" in detail else "crashes", "bad"
-            case "view":
-                parts = parts_in(detail)
-                return "install", f"{len(parts)} parts" if len(parts) > 1 else "", "formtext"
-            case "leave":
-                return "leave", "leaves", "soft"
-            case "fault":
-                return "untimely", "late", "bad"
-            case "suspect":
-                return "suspect", f"{self._names(row)}?", "bad"
-            case "refute" if detail.get("late"):
-                return "late", "too late", "bad"
-            case "refute":
-                return "heard" if detail.get("heard") else "refute", f"{self._names(row)}!", "good"
-            case "confirm" if "detection" in detail:
-                return "confirm", f"{self._names(row)} failed", "bad"
-            case "remove":
-                return "remove", f"\N{MINUS SIGN}{self._names(row)}", "bad"
-            case "bye":
-                return "bye", f"{self._names(row)} leaves", "soft"
-        stage = detail.get("stage")
-        return "form", short(stage if isinstance(stage, str) else "proposes" if kind == "confirm" else kind, 14), "formtext"
+        if kind == "send":
+            number = f"{short(row['group'], 8)}/{row['seq']}" if len(self.scene.groups) > 1 else str(row["seq"])
+            return "send", number, f"t{self.tones[row['process']]}"
+        parts, names, stage = len(parts_in(detail)), self._names(row), detail.get("stage")
+        refuted = ("heard" if detail.get("heard") else "refute", f"{names}!", "good")
+        formed = ("form", short(stage if isinstance(stage, str) else "proposes" if kind == "confirm" else kind, 14), "formtext")
+        signs = {
+            "deliver": ("deliver", "", ""),
+            "null": ("null", "", ""),
+            "crash": ("crash", "halts" if "text" in detail else "crashes", "bad"),
+            "view": ("install", f"{parts} parts" if parts > 1 else "", "formtext"),
+            "leave": ("leave", "leaves", "soft"),
+            "fault": ("untimely", "late", "bad"),
+            "suspect": ("suspect", f"{names}?", "bad"),
+            "refute": ("late", "too late", "bad") if detail.get("late") else refuted,
+            "confirm": ("confirm", f"{names} failed", "bad") if "detection" in detail else formed,
+            "remove": ("remove", f"\N{MINUS SIGN}{names}", "bad"),
+            "bye": ("bye", f"{names} leaves", "soft"),
+        }
+        return signs.get(kind, formed)
 
     def _told(self, row: Row) -> str:
         """What a mark stands for."""

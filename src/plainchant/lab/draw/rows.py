@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,8 @@ _STATES: Final = ("view", "leave", "crash", "end")
 _QUIET_STAGES: Final = ("beacon", "opening", "enter", "decided")
 """Stages that every member goes through with every other, or that a view's mark shows at the same instant."""
 _JOINED: Final = ("suspect", "refute", "confirm", "remove", "late", "reject")
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Scene:
 
 
 def scene(
-    table: pa.Table, *, group: str | None, first: int | None, last: int | None, messages: int = MESSAGES, nulls: bool = False
+    table: pa.Table, group: str | None, first: int | None, last: int | None, messages: int = MESSAGES, nulls: bool = False
 ) -> Scene:
     """The scene of one run, or of a group and a stretch of it."""
     runs = sorted(str(run) for run in table.column("run").unique().to_pylist())
@@ -103,10 +105,11 @@ def scene(
     story = rows.story
     marks = rows.of((*_TELLING, *(("null",) if nulls else ()), *story.drawn_kinds), low, high)
     sent, notes = _messages(rows, rows.of(("send", "deliver"), low, high), messages)
-    untimely = [row for row in rows.of(("fault",), low, high) if _is_timing(row) and row["process"] in rows.begins]
+    timing = [row for row in rows.of(("fault",), low, high) if row["detail"].get("fault") == "timing"]
+    untimely = [row for row in timing if row["process"] in rows.begins]
     if len(untimely) > LATE_MAX:
         notes.append(f"{LATE_MAX} of {len(untimely):,} timing faults are drawn")
-        untimely = [untimely[len(untimely) * place // LATE_MAX] for place in range(LATE_MAX)]
+        untimely = _spread(untimely, LATE_MAX)
     marks, also = _joined([row for row in (*marks, *untimely) if not _is_quiet(row, story)])
     tokens = rows.of(("token",), low, high) if story.has_turns else []
     if len(tokens) > TURNS_MAX:
@@ -151,7 +154,7 @@ class _Chosen:
         self.story = self._rows.story
         self._when = self._rows.when - next(iter(beginnings(table).values()), 0)
         self.least, self.most = int(self._when.min()), int(self._when.max())
-        own = self._rows.group == self._rows.code("group", group) if group is not None else self._rows.mask()
+        own = self._rows.within(group) if group is not None else self._rows.mask()
         codes, places = np.unique(self._rows.process, return_index=True)
         begins = dict(zip(codes.tolist(), self._when[places].tolist(), strict=True))
         there = set(self._rows.process[own].tolist())
@@ -221,8 +224,7 @@ def _messages(chosen: _Chosen, rows: list[Row], most: int) -> tuple[list[Row], l
     """The rows of the messages that are drawn, at most ``most``, and what is left out."""
     found: dict[Message, list[Row]] = {}
     for row in rows:
-        message = message_of(row)
-        if message is not None:
+        if (message := message_of(row)) is not None:
             found.setdefault(message, []).append(row)
     if len(found) <= most:
         return rows, []
@@ -233,11 +235,9 @@ def _messages(chosen: _Chosen, rows: list[Row], most: int) -> tuple[list[Row], l
     return [row for row in rows if message_of(row) in drawn], [f"{len(drawn)} of {len(found):,} messages are drawn"]
 
 
-def _spread(messages: Sequence[Message], most: int) -> list[Message]:
+def _spread(messages: Sequence[T], most: int) -> list[T]:
     """At most ``most`` of them, evenly spread."""
-    if len(messages) <= most:
-        return list(messages)
-    return [messages[len(messages) * place // most] for place in range(most)]
+    return [messages[len(messages) * place // most] for place in range(most)] if len(messages) > most else list(messages)
 
 
 def _faults(rows: Iterable[Row], low: int) -> list[Row]:
@@ -245,17 +245,12 @@ def _faults(rows: Iterable[Row], low: int) -> list[Row]:
     once: dict[tuple[int, str], Row] = {}
     healed = [row["moment"] for row in rows if row["detail"].get("fault") == "heal"]
     for row in rows:
-        if row["detail"].get("fault") in ("crash", "join", "leave", "restart") or _is_timing(row):
+        if row["detail"].get("fault") in ("crash", "join", "leave", "restart", "timing"):
             continue
         row["until"] = _until(row, healed)
         if row["moment"] >= low or (row["until"] is not None and row["until"] > low):
             once.setdefault((row["moment"], str(row["detail"])), row)
     return list(once.values())
-
-
-def _is_timing(row: Row) -> bool:
-    """Whether a fault is that an operation took too long."""
-    return bool(row["detail"].get("fault") == "timing")
 
 
 def _until(row: Row, healed: Sequence[int]) -> int | None:

@@ -139,20 +139,13 @@ def timing(
     if len(lanes) > LANES_MAX:
         many = f"there are {len(lanes)} processes to draw, of which at most {LANES_MAX} can be read"
         raise UsageError(f"{many}; choose one with --process")
-    marks = rows.find(*_MARKS, after=low + origin - 1, until=high + origin)
-    about = [event for event in marks if event.process in lanes and (message is None or _is_about(event, message))]
-    kept = tuple(line for line in lines if low <= line[0] <= high)
-    return Timing(
-        title, tuple(shown), tuple(_since(event, origin) for event in about), lanes, low, high, kept, rows.story.operations
+    marks = tuple(
+        dataclasses.replace(event, when=event.when - origin)
+        for event in rows.find(*_MARKS, after=low + origin - 1, until=high + origin)
+        if event.process in lanes and (message is None or event.kind == "crash" or event.message == message)
     )
-
-
-def _since(event: Event, origin: int) -> Event:
-    return dataclasses.replace(event, when=event.when - origin)
-
-
-def _is_about(event: Event, message: Message) -> bool:
-    return event.kind == "crash" or event.message == message
+    kept = tuple(line for line in lines if low <= line[0] <= high)
+    return Timing(title, tuple(shown), marks, lanes, low, high, kept, rows.story.operations)
 
 
 def _operations(rows: Rows, group: str | None, process: str | None, origin: int) -> list[Operation]:
@@ -193,6 +186,7 @@ class _Picture:
     def __init__(self, shown: Timing) -> None:
         self.shown = shown
         self.scale = _Scale(shown)
+        self.x = self.scale.x
         drawn = [each for each in shown.operations if self.scale.is_drawn(each)]
         self.left_out = len(shown.operations) - len(drawn)
         self.tracks = {name: _tracks([each for each in drawn if each.process == name]) for name in shown.lanes}
@@ -203,9 +197,6 @@ class _Picture:
             bottom += _GAP + _TRACK * len(self.tracks[name])
         self.bottom = bottom + 10
         self.picture = Drawing(_LEFT + _WIDE + _RIGHT, 0, shown.title, sheet=_SHEET)
-
-    def x(self, time: int) -> float:
-        return self.scale.x(time)
 
     def draw(self) -> Drawing:
         self.picture.add("rect", "paper", width="100%", height="100%")
@@ -323,17 +314,16 @@ class _Scale:
 
 def _merged(worked: Sequence[tuple[int, int]], shown: Timing) -> list[tuple[int, int]]:
     """The stretches in which something is done, with a little room around them; those that are near each other are one."""
-    apart: list[tuple[int, int]] = []
-    for begin, end in worked:
-        if apart and begin <= apart[-1][1]:
-            apart[-1] = apart[-1][0], max(end, apart[-1][1])
-        else:
-            apart.append((begin, end))
+    apart = _joined(worked, 0)
     total = sum(end - begin for begin, end in apart)
     near, room = max(int(total * _IDLE), 1), total // 100
+    return _joined([(max(begin - room, shown.first), min(end + room, shown.last)) for begin, end in apart], near)
+
+
+def _joined(stretches: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
+    """Stretches in order, of which those that are this near each other are one."""
     joined: list[tuple[int, int]] = []
-    for begin, end in apart:
-        begin, end = max(begin - room, shown.first), min(end + room, shown.last)
+    for begin, end in stretches:
         if joined and begin - joined[-1][1] <= near:
             joined[-1] = joined[-1][0], max(end, joined[-1][1])
         else:
@@ -345,12 +335,11 @@ def _tracks(operations: Sequence[Operation]) -> list[list[Operation]]:
     """Operations of a process, in as few rows as have no two of them at the same time."""
     tracks: list[list[Operation]] = []
     for operation in operations:
-        for track in tracks:
-            if track[-1].ended <= operation.began:
-                track.append(operation)
-                break
-        else:
+        free = next((track for track in tracks if track[-1].ended <= operation.began), None)
+        if free is None:
             tracks.append([operation])
+        else:
+            free.append(operation)
     return tracks
 
 

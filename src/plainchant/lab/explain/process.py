@@ -119,17 +119,15 @@ class ProcessExplainer:
         views = self._rows.find("view", process=self._process)
         where = f", in view {views[-1].view} of {views[-1].group} {braces(views[-1].members)}" if views else ""
         comma = "," if where else ""
-        match last.kind:
-            case "crash":
-                why = self._story.stopped(last)
-                told = f"At {when}{where}{comma} {crash_words(self._process, last.detail)}."
-                return told + (f" The reason: {why}." if why else "")
-            case "end":
-                left = self._rows.find("leave", process=self._process)
-                return f"{self._process} is alive at the end" + (f"; it left {left[-1].group}." if left else f"{where}.")
-            case "leave":
-                return f"{self._process} left {last.group} at {when}."
-        return f"Its history breaks off at {when}."
+        if last.kind == "crash":
+            why = self._story.stopped(last)
+            told = f"At {when}{where}{comma} {crash_words(self._process, last.detail)}."
+            return told + (f" The reason: {why}." if why else "")
+        if last.kind == "end":
+            left = self._rows.find("leave", process=self._process)
+            return f"{self._process} is alive at the end" + (f"; it left {left[-1].group}." if left else f"{where}.")
+        is_leave = last.kind == "leave"
+        return f"{self._process} left {last.group} at {when}." if is_leave else f"Its history breaks off at {when}."
 
     def _traffic(self) -> str:
         sent, delivered = (int(self._rows.mask(kind, process=self._process).sum()) for kind in ("send", "deliver"))

@@ -107,19 +107,16 @@ def _members_then(rows: list[Row], message: Message) -> list[str]:
     send = next((row for row in rows if row["kind"] == "send" and message_of(row) == message), None)
     if send is None or send["view"] is None:
         return []
-    there = {row["process"] for row in rows}
-    for row in rows:
-        if row["kind"] == "view" and row["process"] == send["process"] and row["view"] == send["view"]:
-            return [name for name in row["members"] or () if name in there]
-    return []
+    there, wanted = {row["process"] for row in rows}, ("view", send["process"], send["view"])
+    view = next((row for row in rows if (row["kind"], row["process"], row["view"]) == wanted), {"members": ()})
+    return [name for name in view["members"] or () if name in there]
 
 
 def telling_message(rows: Rows, run: str, *, troubled: bool) -> Message | None:
     """A message whose life is worth reading: the slowest where something went wrong, and else, of those that most
     processes delivered, one that took as long as most."""
-    table = rows.whole(run)
-    if table is None:
-        table = rows.select(run, pc.field("index") < 2_000)
+    whole = rows.whole(run)
+    table = whole if whole is not None else rows.select(run, pc.field("index") < 2_000)
     table = table.filter(pc.equal(table.column("kind"), "deliver"))
     if not table.num_rows:
         return None
@@ -133,9 +130,6 @@ def telling_message(rows: Rows, run: str, *, troubled: bool) -> Message | None:
     summed = summed.sort_by([("taken_max", "ascending"), *((key, "ascending") for key in keys)])
     chosen = summed.slice(summed.num_rows - 1 if troubled else summed.num_rows // 2, 1).to_pylist()[0]
     return chosen["group"], chosen["sender"], chosen["seq"]
-
-
-# --- selection --------------------------------------------------------------------------------------------------------
 
 
 def _about(message: Message) -> pc.Expression:
@@ -234,9 +228,8 @@ def _steps(must: list[Row], sparse: list[Row], faults: list[Row], marks: dict[Pl
         for row in candidates
         if _place(row) in marks or started is None or row["moment"] >= started or row["kind"] == "fault"
     }
-    ordered = sorted(
-        once.values(), key=lambda row: (0 if _place(row) in marks else rank.get(row["kind"], 9), row["moment"], *_place(row))
-    )
+    ranks = {place: 0 if place in marks else rank.get(row["kind"], 9) for place, row in once.items()}
+    ordered = sorted(once.values(), key=lambda row: (ranks[_place(row)], row["moment"], *_place(row)))
     return _in_order(ordered[:STEPS_MAX])
 
 
