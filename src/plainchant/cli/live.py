@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.console import Console
 from typer import Exit
@@ -201,16 +202,13 @@ def execute(
             found = read(directory / "trace")
             malformed = tuple(str(problem) for problem in validate(found.table, found.files))
             verification = verify(found.table, scenario.verify or None) if not malformed else None
-    result = LiveResult(scenario, summary, collected, _packets(directory / "trace"), verification, malformed)
+    files = sorted((directory / "trace").rglob("*.parquet"))
+    packets = sum(pc.sum(pq.read_table(file, columns=["packets"]).column("packets")).as_py() or 0 for file in files)
+    result = LiveResult(scenario, summary, collected, packets, verification, malformed)
     used = dataclasses.replace(scenario, parameters=summary.parameters)
     (directory / "scenario.toml").write_text(_HEADER + dump(used), encoding="utf-8")
     (directory / "summary.json").write_text(json_text(result.to_json()), encoding="utf-8")
     return result
-
-
-def _packets(trace: Path) -> int:
-    columns = (pq.read_table(file, columns=["packets"]).column("packets") for file in sorted(trace.rglob("*.parquet")))
-    return sum(number for column in columns for number in column.to_pylist() if number)
 
 
 def tell(result: LiveResult, console: Console) -> None:
@@ -225,14 +223,19 @@ def tell(result: LiveResult, console: Console) -> None:
     facts.add_row("messages", ", ".join(f"{events.get(kind, 0):,} {word}" for word, kind in _MESSAGES.items()))
     facts.add_row("packets", f"{result.packets:,} sent, {summary.packets_lost:,} lost on purpose")
     if summary.faults:
-        facts.add_row("faults", _faults(summary))
+        kinds = Counter(fault.kind for fault in summary.faults)
+        made = "by network namespaces" if summary.partitions == "namespaces" else "in the transport"
+        facts.add_row("faults", count_words(kinds) + (f" (partitions {made})" if "partition" in kinds else ""))
     traffic = format_duration(round(scenario.duration * summary.time_scale))
     facts.add_row("time", f"{traffic} of traffic, {summary.elapsed / 1e9:.3f} s in all")
     facts.add_row("events", f"{result.events:,} in the trace")
     if summary.not_applied:
         facts.add_row("not applied live", ", ".join(summary.not_applied))
     console.print(facts)
-    _tell_processes(summary, console)
+    lines = [f"{name} {text}" for name, text in summary.unexpected.items()]
+    lines += [f"{name} halted: {end.reason}" for name, end in summary.processes.items() if end.state == "halted"]
+    lines += [f"skipped: {fault.kind} at {format_duration(fault.at)}: {why}" for fault, why in summary.skipped]
+    print_some(console, lines, _SHOWN)
     if states["halted"] and not states["alive"]:
         left = "Nobody was left: too many were lost at once. Live, it takes longer until somebody is missed; --time-scale 4"
         console.print(f"{left} gives the group four times as long between its faults.")
@@ -240,21 +243,6 @@ def tell(result: LiveResult, console: Console) -> None:
         tell_restless(summary.drain, summary.not_quiet, console)
     console.print()
     _tell_verdict(result, console)
-
-
-def _faults(summary: LiveSummary) -> str:
-    kinds = Counter(fault.kind for fault in summary.faults)
-    told = count_words(kinds)
-    if "partition" in kinds:
-        told += " (partitions by network namespaces)" if summary.partitions == "namespaces" else " (partitions in the transport)"
-    return told
-
-
-def _tell_processes(summary: LiveSummary, console: Console) -> None:
-    lines = [f"{name} {text}" for name, text in summary.unexpected.items()]
-    lines += [f"{name} halted: {end.reason}" for name, end in summary.processes.items() if end.state == "halted"]
-    lines += [f"skipped: {fault.kind} at {format_duration(fault.at)}: {why}" for fault, why in summary.skipped]
-    print_some(console, lines, _SHOWN)
 
 
 def _tell_verdict(result: LiveResult, console: Console) -> None:

@@ -137,7 +137,10 @@ def metrics(
     compute = match_paths if detections else measure_paths
     table = compute(paths, spark=session, run=run, here_up_to=-1 if somewhere else HERE_UP_TO)
     if group is not None:
-        table = _of_group(table, group)
+        known = table.column("group").unique().to_pylist()
+        if group not in known:
+            raise UsageError(f"there is no group {group!r}; {nearest(group, known)}")
+        table = table.filter(pc.equal(table.column("group"), group))
     _write(table, "detections" if detections else "metrics", json_file, csv_file, out)
     if "-" not in (str(json_file), str(csv_file)):
         (_tell_detections if detections else _tell)(table, output())
@@ -151,16 +154,6 @@ def _session(master: str | None, remote: str | None, memory: str | None) -> Iter
         yield spark
 
 
-def _of_group(table: pa.Table, group: str) -> pa.Table:
-    known = table.column("group").unique().to_pylist()
-    if group not in known:
-        raise UsageError(f"there is no group {group!r}; {nearest(group, known)}")
-    return table.filter(pc.equal(table.column("group"), group))
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
 def _write(table: pa.Table, name: str, json_file: Path | None, csv_file: Path | None, out: Path | None) -> None:
     if json_file is not None:
         write_or_print(json_file, json_text({name: table.to_pylist()}))
@@ -172,9 +165,6 @@ def _write(table: pa.Table, name: str, json_file: Path | None, csv_file: Path | 
         with staged(out) as directory:
             (directory / "metrics").mkdir()
             pq.write_table(table, directory / "metrics" / "part-00000.parquet", compression="zstd")
-
-
-# --- for people -------------------------------------------------------------------------------------------------------
 
 
 def _tell(table: pa.Table, console: Console) -> None:

@@ -37,10 +37,13 @@ def protocols(
     if as_json:
         described = [facts(description) for description in chosen]
         print(json_text(described[0] if name is not None else described), end="")
-    elif name is None:
-        _list(chosen)
-    else:
+    elif name is not None:
         _show(chosen[0])
+    else:
+        table = plain_table("protocol", "what it is")
+        for description in chosen:
+            table.add_row(description.name, description.about)
+        output().print(table, f"\nMore about one of them: plainchant protocols {chosen[0].name}", sep="\n")
 
 
 def facts(description: registry.Description) -> dict[str, Any]:
@@ -94,15 +97,6 @@ def _shown(default: Any) -> str:
     if isinstance(default, bool):
         return "true" if default else "false"
     return "none" if default in ({}, ()) else str(default)
-
-
-def _list(chosen: list[registry.Description]) -> None:
-    table = plain_table("protocol", "what it is")
-    for description in chosen:
-        table.add_row(description.name, description.about)
-    console = output()
-    console.print(table)
-    console.print(f"\nMore about one of them: plainchant protocols {chosen[0].name}")
 
 
 def _show(description: registry.Description) -> None:

@@ -102,7 +102,8 @@ def _places(drawn: Sequence[Row], scale: float, left: float) -> dict[Place, floa
 
 def _sends_before_deliveries(rows: list[Row]) -> list[Row]:
     """The rows of one moment, histories in order, and a delivery after its send wherever both are among them."""
-    waiting = {name: list(group) for name, group in groupby(sorted(rows, key=_history), key=lambda row: row["process"])}
+    ordered_rows = sorted(rows, key=lambda row: (row["process"], row["index"]))
+    waiting = {name: list(group) for name, group in groupby(ordered_rows, key=lambda row: row["process"])}
     unsent = {message_of(row) for row in rows if row["kind"] == "send"}
     ordered: list[Row] = []
     while waiting:
@@ -116,10 +117,6 @@ def _sends_before_deliveries(rows: list[Row]) -> list[Row]:
         if not waiting[name]:
             del waiting[name]
     return ordered
-
-
-def _history(row: Row) -> Place:
-    return row["process"], row["index"]
 
 
 def _knots(rows: Sequence[Row], at: dict[Place, float]) -> list[tuple[int, float]]:

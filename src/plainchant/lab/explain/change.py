@@ -169,12 +169,11 @@ class Change:
         until = max(event.when for event in (self.last, *self.others))
         rows = self._rows.find(*_AGREEING, *self._rows.story.view_kinds, group=self.group, until=until)
         ends = self._rows.find("crash", "leave", group=self.group, until=self.last.when)
-        return [event for event in rows if self.is_about(event)] + [event for event in ends if self._is_end(event)]
-
-    def _is_end(self, event: Event) -> bool:
-        """Whether it is the end of a lost member, at any time, or of a concerned process on the way."""
-        start, stop = self.stretches.get(event.process, (0, 0))
-        return start < event.at < stop or (event.process in self.lost and event.kind == "crash")
+        led = [event for event in rows if self.is_about(event)]
+        for event in ends:  # the end of a lost member, at any time, or of a concerned process on the way
+            start, stop = self.stretches.get(event.process, (0, 0))
+            led += [event] if start < event.at < stop or (event.process in self.lost and event.kind == "crash") else []
+        return led
 
     def is_about(self, event: Event) -> bool:
         """Whether a row led to this view."""

@@ -246,17 +246,16 @@ def _election(event: Event) -> str:
     return f"{event.process} {acts.get(str(detail.get('stage')), 'takes part in an election')}"
 
 
-def _remove(event: Event) -> str:
+def _block(event: Event) -> str:
     block = whole(event.detail, "block")
-    place = f", in block {block}" if block is not None else ""
-    return f"{event.process} removes {listed(about(event), most=_LISTED) or 'somebody'}{place}"
+    return f", in block {block}" if block is not None else ""
 
 
 _TOLD: Final[Mapping[str, Callable[[Event], str]]] = {
     "suspect": lambda event: f"{event.process} suspects {listed(about(event)) or 'somebody'}",
     "refute": _refute,
     "confirm": _confirm,
-    "remove": _remove,
+    "remove": lambda event: f"{event.process} removes {listed(about(event), most=_LISTED) or 'somebody'}{_block(event)}",
     "bye": _bye,
     "form": _form,
     "refused": lambda event: f"{event.group} is not formed at {event.process}",

@@ -74,8 +74,13 @@ class MessageExplainer:
                 out = f"; {event.packets} packet{'s' * (event.packets > 1)} out" if event.packets else ""
                 return f"{who} sends it{size}{where}{self._story.sent_in(event)}{out}{due}"
             case "deliver":
-                told = f"{who} delivers it{self._after_send(event)}{self._story.place(event)}{self._in_other_view(event)}"
-                return told + self._against_deadline(event)
+                sent_in = self._send.view if self._send is not None else None
+                view_of_it = f", in view {event.view}" if event.view is not None and event.view != sent_in else ""
+                due_at = self._due_of(event)
+                told = f"{who} delivers it{self._after_send(event)}{self._story.place(event)}{view_of_it}"
+                if due_at is None:
+                    return told
+                return f"{told}, {span(abs(due_at - event.when))} {'before' if event.when <= due_at else 'after'} its deadline"
             case "receive":
                 return f"{who} receives it{self._after_send(event)}"
             case kind if kind in _ACTS:
@@ -90,19 +95,9 @@ class MessageExplainer:
             return ""
         return f", {span(event.when - since)} after its send" if event.when > since else ", at once"
 
-    def _in_other_view(self, event: Event) -> str:
-        sent_in = self._send.view if self._send is not None else None
-        return f", in view {event.view}" if event.view is not None and event.view != sent_in else ""
-
     def _due_of(self, event: Event) -> int | None:
         """The message's deadline at a delivery: the row's own, else that of the send."""
         return event.due if event.due is not None or self._send is None else self._send.due
-
-    def _against_deadline(self, event: Event) -> str:
-        due = self._due_of(event)
-        if due is None:
-            return ""
-        return f", {span(abs(due - event.when))} {'before' if event.when <= due else 'after'} its deadline"
 
     # --- rows that are about it without naming it ---------------------------------------------------------------------
 
@@ -199,26 +194,21 @@ class MessageExplainer:
             return f"its history breaks off at {self._why.moment(last.when)}"
         sender_end = self._rows.last_row(self._sender)
         lost = sender_end is not None and sender_end.kind == "crash"
-        between = self._between(process)
+        # A fault that stood between the sender and the process when the message was sent.
+        sent = self._send.when if self._send is not None else None
+        found = self._why.faults(process, self._sender, sent - 1, sent) if sent is not None else []
+        between = f"; {found[0]}" if found else ""
         if not self._delivered:
             nobody = "nobody delivers it" + (f"; {self._sender} crashed, and it was lost" if lost else "") + between
             decided = self._story.outcome(self._message)
             return nobody if decided is None else decided
         where = listed(self._delivered, most=_LISTED_MAX)
-        parted = self._parted(process)
-        if parted:
+        if parted := self._parted(process):
             return parted
         if all(map(self._crashed, self._delivered)):
             lost_with = "it was lost with that process" if len(self._delivered) == 1 else "it was lost with them"
             return f"only {where} had it, and crashed: {lost_with}{between}{self._cut_off()}"
         return f"it is alive at the end, and {where} delivered it: probably a violation; ask plainchant verify"
-
-    def _between(self, process: str) -> str:
-        """A fault that stood between the sender and a process when the message was sent."""
-        if self._send is None:
-            return ""
-        found = self._why.faults(process, self._sender, self._send.when - 1, self._send.when)
-        return f"; {found[0]}" if found else ""
 
     def _cut_off(self) -> str:
         """Whether a process that was elected later continues the order before the message's place."""

@@ -36,12 +36,18 @@ class ProcessExplainer:
         self._story = why.story
         self._process = process
         self._own = rows.process == rows.code("process", process)
-        self._left_out = 0
 
     def tell(self) -> tuple[str, Told, str]:
         """The title, the steps and the conclusion."""
-        told = self._collapsed([*self._own_steps(), *self._faults(), *self._of_others()])
-        return f"What became of {self._process}", told, self._conclusion()
+        # The same thing said again and again becomes one step.
+        every = self._rows.alike([*self._own_steps(), *self._faults(), *self._of_others()], self._likeness)
+        steps = sorted(every, key=lambda step: (step[0].when, step[0].at))
+        left_out = max(0, len(steps) - _STEPS_MAX)
+        # The end of a process is told in any case.
+        told = steps if not left_out else [*steps[: _STEPS_MAX - 1], steps[-1]]
+        sentences = [self._end(), self._traffic(), *self._story.summary(self._process), *self._deadlines()]
+        sentences += [f"{times(left_out, 'further step')} are not told."] if left_out else []
+        return f"What became of {self._process}", told, " ".join(filter(None, [*sentences, *self._rows.clocks]))
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -92,25 +98,12 @@ class ProcessExplainer:
             if event.process != self._process and self._process in about(event)
         ]
 
-    def _collapsed(self, told: Told) -> Told:
-        """The same thing said again and again becomes one step."""
-        steps = sorted(self._rows.alike(told, self._likeness), key=lambda step: (step[0].when, step[0].at))
-        self._left_out = max(0, len(steps) - _STEPS_MAX)
-        # The end of a process is told in any case.
-        return steps if not self._left_out else [*steps[: _STEPS_MAX - 1], steps[-1]]
-
     def _likeness(self, event: Event, what: str) -> tuple[str, ...]:
         """What rows have in common that are told as one step: the sentence, unless the protocol's story knows better."""
         alike = self._story.likeness(event)
         return alike or (event.process, event.kind, what, str(event.when if event.kind in ("view", "crash") else ""))
 
     # --- the end ------------------------------------------------------------------------------------------------------
-
-    def _conclusion(self) -> str:
-        sentences = [self._end(), self._traffic(), *self._story.summary(self._process), *self._deadlines()]
-        if self._left_out:
-            sentences.append(f"{times(self._left_out, 'further step')} are not told.")
-        return " ".join(sentence for sentence in (*sentences, *self._rows.clocks) if sentence)
 
     def _end(self) -> str:
         last = self._rows.last_row(self._process)

@@ -49,7 +49,10 @@ class StandstillExplainer:
             whose = "No member" if self._process is None else f"{self._process} never"
             return "Standstills", [], f"{whose} stood still: no message waited for a delivery."
         title = f"The longest standstill{'' if self._process is None else f' of {self._process}'}: {_what(found)}"
-        return title, self._steps(found), self._conclusion(found)
+        told = [*self._begin(found), *self._faults(found), *self._meanwhile(found)]
+        if len(told) > _STEPS_MAX:
+            told = [*told[: _STEPS_MAX // 2], *told[-_STEPS_MAX // 2 :]]
+        return title, [*told, *self._end(found)], self._conclusion(found)
 
     def _conclusion(self, found: Standstill) -> str:
         moment = self._rows.moment
@@ -66,12 +69,6 @@ class StandstillExplainer:
         return " ".join([*told, *self._rows.clocks])
 
     # --- steps --------------------------------------------------------------------------------------------------------
-
-    def _steps(self, found: Standstill) -> Told:
-        told = [*self._begin(found), *self._faults(found), *self._meanwhile(found)]
-        if len(told) > _STEPS_MAX:
-            told = [*told[: _STEPS_MAX // 2], *told[-_STEPS_MAX // 2 :]]
-        return [*told, *self._end(found)]
 
     def _begin(self, found: Standstill) -> Iterator[Step]:
         delivered = self._rows.find("deliver", process=found.process, group=found.group, until=found.since)
@@ -91,7 +88,10 @@ class StandstillExplainer:
 
     def _meanwhile(self, found: Standstill) -> Told:
         where: dict[str, Any] = {"group": found.group, "after": found.since, "until": found.until}
-        events = self._rows.find(*_OF_ALL, **where) + self._suspicions(found, where)
+        # What the member and the sender suspect and are suspected of; if that is nothing, what others do.
+        every, two = self._rows.find(*_SUSPICIONS, **where), {found.process, found.sender}
+        suspicions = [event for event in every if event.process in two or two & set(about(event))] or every
+        events = self._rows.find(*_OF_ALL, **where) + suspicions
         kinds = (*_OF_THE_TWO, *self._why.story.process_kinds)
         for process in dict.fromkeys((found.process, found.sender)):
             events += self._rows.find(*kinds, process=process, **where)
@@ -99,12 +99,6 @@ class StandstillExplainer:
         told = [(event, what, self._why.clause(event)) for event in ordered if (what := self._sentence(event))]
         alike = self._rows.alike(told, lambda event, what: (event.process, what))
         return [(event, what, unless_said(what, because)) for event, what, because in alike]
-
-    def _suspicions(self, found: Standstill, where: dict[str, Any]) -> list[Event]:
-        """What the member and the sender suspect and are suspected of; if that is nothing, what others do."""
-        every = self._rows.find(*_SUSPICIONS, **where)
-        two = {found.process, found.sender}
-        return [event for event in every if event.process in two or two & set(about(event))] or every
 
     def _sentence(self, event: Event) -> str | None:
         told = sentence(event, self._why.story)

@@ -43,20 +43,18 @@ class ViewExplainer:
     def tell(self) -> tuple[str, Told, str]:
         """The title, the steps and the conclusion."""
         change = self._change
-        title = f"How {self._name} of {change.group} {braces(change.members)} came to be{self._after()}"
+        origins = [f"view {origin.view} {braces(origin.members)}" for origin in change.origins]
+        after = f"view {change.origins[0].view}" if len(origins) == 1 else listed(origins)
+        title = f"How {self._name} of {change.group} {braces(change.members)} came to be{f', after {after}' if after else ''}"
         told = self._agreement()
         trigger = min((event.when for event, _, _ in told), default=change.first.when)
         told += self._faults(trigger)
         told += [self._installation(event) for event in change.installed]
-        told += self._other_ways()
+        for event in change.others:
+            what = f"{event.process} goes another way: it installs view {event.view} {braces(event.members)}"
+            told.append((event, what, self._why.clause(event)))
         told += self._afterwards()
         return title, told, self._conclusion(told)
-
-    def _after(self) -> str:
-        origins = self._change.origins
-        if len(origins) < 2:
-            return f", after view {origins[0].view}" if origins else ""
-        return f", after {listed(f'view {origin.view} {braces(origin.members)}' for origin in origins)}"
 
     # --- what led to it -----------------------------------------------------------------------------------------------
 
@@ -92,7 +90,8 @@ class ViewExplainer:
             case "leave":
                 return f"{event.process} has left {self._change.group}", self._why.clause(event)
             case "refute" if names_in(event.detail.get("of")) and not event.detail.get("late"):
-                return membership.sentence(event, self._story) or "", self._refuted(event)
+                fates = [self._fate(event, name, membership.about(event)) for name in names_in(event.detail["of"])]
+                return membership.sentence(event, self._story) or "", listed(filter(None, fates)) or None
             case "form" if event.detail.get("stage") == "enter":
                 return "", None  # its installation says so
             case "block" if event.detail.get("condition") == "moving":
@@ -103,12 +102,6 @@ class ViewExplainer:
                 what = f"{event.process} drops {event.detail.get('count', 'what it held')}"
                 return what if is_told else "", self._why.clause(event)
         return membership.sentence(event, self._story) or "", self._why.clause(event)
-
-    def _refuted(self, event: Event) -> str | None:
-        """What became of a refutation."""
-        whom = membership.about(event)
-        fates = [self._fate(event, name, whom) for name in names_in(event.detail.get("of"))]
-        return listed(fate for fate in fates if fate) or None
 
     def _fate(self, event: Event, suspecting: str, whom: Sequence[str]) -> str:
         """How a refutation ended where it was to be heard: it was heard, discarded, or the suspicion was confirmed."""
@@ -164,14 +157,6 @@ class ViewExplainer:
         first = next(other for other, its in befores if its is not None and known(its) == known(before))
         return event, what, self._why.clause(event) if event is first else None
 
-    def _other_ways(self) -> Told:
-        """What processes of a view before installed instead of this one."""
-        other = "goes another way: it installs view"
-        return [
-            (event, f"{event.process} {other} {event.view} {braces(event.members)}", self._why.clause(event))
-            for event in self._change.others
-        ]
-
     def _afterwards(self) -> Told:
         """What became of members of the views before, or of this one, that installed neither this one nor another."""
         change = self._change
@@ -190,7 +175,10 @@ class ViewExplainer:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _conclusion(self, told: Told) -> str:
-        sentences = [self._difference(), self._spread(), *self._agreed(), *self._duration(told), *self._besides()]
+        sentences = [self._difference(), self._spread(), *self._agreed(), *self._duration(told)]
+        event = next((event for event in self._change.installed if self._change.before[event.process] is not None), None)
+        besides = self._story.after_view(event) if event is not None else None
+        sentences += [f"{besides}."] if besides is not None else []
         sentences += [*self._blocked(), *self._parted()]
         sentences += [same for origin in self._change.origins for same in self._same_deliveries(origin)]
         sentences += self._namesakes()
@@ -252,7 +240,10 @@ class ViewExplainer:
         for event in self._change.led_to_it():
             if event.kind == "confirm" and "detection" in event.detail:
                 confirmed.setdefault(event.process, []).append(event)
-        cuts = {process: _cut(rows) for process, rows in confirmed.items()}
+        cuts: dict[str, dict[str, int]] = {}
+        for process, rows in confirmed.items():  # all that a process cut in several confirmations
+            found = [row.detail["cut"] for row in rows if isinstance(row.detail.get("cut"), dict)]
+            cuts[process] = {str(name): block for cut in found for name, block in cut.items()}
         told = []
         if cuts:
             agreed = next(iter(cuts.values()))
@@ -288,13 +279,6 @@ class ViewExplainer:
             stated = f"; the run states that it takes at most {span(bound)}" if bound is not None else ""
             return [f"It took {until}{noticed}{stated}."]
         return []
-
-    def _besides(self) -> list[str]:
-        """What the view changed besides the members."""
-        change = self._change
-        event = next((event for event in change.installed if change.before[event.process] is not None), None)
-        told = self._story.after_view(event) if event is not None else None
-        return [f"{told}."] if told is not None else []
 
     def _blocked(self) -> list[str]:
         """For how long its members were kept from sending because of it."""
@@ -352,7 +336,10 @@ class ViewExplainer:
         if len(together) < 2:
             return []
         places = [self._between(event, before) for event, before in together]
-        counted = self._counted(np.concatenate(places))
+        keys = ["sender", "seq"]
+        chosen = self._rows.table.take(pa.array(np.concatenate(places))).group_by(["process", *keys]).aggregate([])
+        counted = chosen.group_by(keys).aggregate([("process", "count")]).rename_columns({"process_count": "count"})
+        counted = counted.sort_by([(key, "ascending") for key in keys])
         differing = counted.filter(pa.array(counted.column("count").to_numpy() != len(together)))
         names = [event.process for event, _ in together]
         if not differing.num_rows:
@@ -362,13 +349,6 @@ class ViewExplainer:
         shown += [f"{differing.num_rows - _NAMED:,} more"] if differing.num_rows > _NAMED else []
         who = f"Of those who came from view {previous.view}, not all delivered"
         return [f"{who} {listed(shown)} in it, which breaks view-atomicity."]
-
-    def _counted(self, places: Ints) -> pa.Table:
-        """How many processes delivered each message among these rows."""
-        chosen = self._rows.table.take(pa.array(places)).select(["process", "sender", "seq"])
-        chosen = chosen.group_by(["process", "sender", "seq"]).aggregate([])
-        counted = chosen.group_by(["sender", "seq"]).aggregate([("process", "count")])
-        return counted.rename_columns({"process_count": "count"}).sort_by([("sender", "ascending"), ("seq", "ascending")])
 
     def _namesakes(self) -> list[str]:
         """Other views with this number that have not been told of."""
@@ -413,12 +393,6 @@ class ViewList:
         else:
             by = f"{listed(sorted(came, key=natural), most=_LISTED)} only"
         return f"view {first.view} {braces(first.members)}, installed by {by}"
-
-
-def _cut(rows: Sequence[Event]) -> dict[str, int]:
-    """All that a process cut in several confirmations."""
-    cuts = [row.detail["cut"] for row in rows if isinstance(row.detail.get("cut"), dict)]
-    return {str(name): block for cut in cuts for name, block in cut.items()}
 
 
 def _fault_sentence(row: Event) -> str:

@@ -70,7 +70,9 @@ def overview(rows: Rows) -> Overview:
     told = Overview()
     for table in rows.stream(_COLUMNS):
         _add_runs(told, table)
-        _add_latencies(told, table)
+        delivered = table.filter(pc.equal(table.column("kind"), "deliver"))
+        latency = pc.subtract(delivered.column("true_time"), delivered.column("sent")).drop_null()
+        count_values(told.latencies, latency.to_numpy().astype(np.int64))
         told.has_true_time = told.has_true_time and table.column("true_time").null_count == 0
     if not told.has_true_time:
         rows.origins = {run: facts.first for run, facts in told.runs.items()}
@@ -99,13 +101,6 @@ def _add_runs(told: Overview, table: pa.Table) -> None:
         facts.packets += row["packets_sum"]
         facts.first = min(facts.first, row["moment_min"])
         facts.last = max(facts.last, row["moment_max"])
-
-
-def _add_latencies(told: Overview, table: pa.Table) -> None:
-    delivered = table.filter(pc.equal(table.column("kind"), "deliver"))
-    latency = pc.subtract(delivered.column("true_time"), delivered.column("sent")).drop_null()
-    if len(latency):
-        count_values(told.latencies, latency.to_numpy().astype(np.int64))
 
 
 def _latencies_by_send(told: Overview, rows: Rows) -> None:

@@ -46,7 +46,9 @@ def page(subject: Subject, *, progress: Callable[[str], None] = lambda doing: No
     progress("looking at what failures did")
     run = sections.chosen_run(subject, seen)
     body += [recovery(subject, seen, run), standing_still(subject, run), real_time(subject, run)]
-    after = [sections.distributions(subject, seen), _terms(), _footer(subject)]
+    command = html.text(f"plainchant report {shlex.quote(subject.path)}", 300)
+    footer = f"<footer>Made by plainchant {html.text(__version__)} with <code>{command}</code>.</footer>"
+    after = [sections.distributions(subject, seen), _terms(), footer]
     if subject.violations:
         room = _BUDGET - sum(len(part.encode()) for part in (*body, *after, STYLE))
         body.append(_violations(subject, room, progress))
@@ -153,8 +155,3 @@ def _terms() -> str:
     )
     told = "".join(f"<dt>{html.text(term)}</dt><dd>{html.text(meaning)}</dd>" for term, meaning in terms)
     return f'<h2>Words on this page</h2><dl class="terms">{told}</dl>'
-
-
-def _footer(subject: Subject) -> str:
-    command = f"plainchant report {shlex.quote(subject.path)}"
-    return f"<footer>Made by plainchant {html.text(__version__)} with <code>{html.text(command, 300)}</code>.</footer>"

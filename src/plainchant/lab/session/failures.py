@@ -85,7 +85,9 @@ def explain_failure(error: BaseException) -> LabError | None:
     >>> print(explain_failure(ConnectionRefusedError("Connection refused")))
     Spark's process has ended in the middle, most likely for lack of memory: give Spark more with --memory, ...
     """
-    if isinstance(error, PlainchantError) or not _from_spark(error):
+    # A broken file of our own, which came neither out of Spark nor of a connection to it, is told by what reads it.
+    from_spark = type(error).__module__.startswith(_SPARKS) or isinstance(error, ConnectionError)
+    if isinstance(error, PlainchantError) or not from_spark:
         return None
     text = _text(error)
     ours, sentence = _raised_in_a_task(text)
@@ -108,11 +110,6 @@ def failures_as_sentences() -> Iterator[None]:
         if told is None:
             raise
         raise told from error
-
-
-def _from_spark(error: BaseException) -> bool:
-    """Whether it came out of Spark or of a connection to it: a broken file of our own is told by those who read it."""
-    return type(error).__module__.startswith(_SPARKS) or isinstance(error, ConnectionError)
 
 
 def _text(error: BaseException) -> str:

@@ -140,7 +140,8 @@ def _started(master: str, scratch: Path, memory: str | None, quick: bool) -> Ite
     settings = {**_ALWAYS, "spark.master": master, "spark.driver.memory": _driver_memory(memory)}
     settings |= _settings(scratch, quick, cores is not None)
     with changed_environment(_environment(master, str(java.home))):
-        jvm = launch(settings, _java_options(quick), java, scratch)
+        serial = ["-XX:+UseSerialGC"] if (os.cpu_count() or 1) <= _SERIAL_UP_TO else []
+        jvm = launch(settings, [*serial, *([_QUICK] if quick else [])], java, scratch)
         owner, failed = os.getpid(), True
         try:
             with given_up_after(jvm, START_WITHIN) as too_late:
@@ -233,11 +234,6 @@ def _local_slots(master: str) -> int | None:
     return os.cpu_count() or 1 if found[1] == "*" else int(found[1] or 1)
 
 
-def _java_options(quick: bool) -> list[str]:
-    serial = ["-XX:+UseSerialGC"] if (os.cpu_count() or 1) <= _SERIAL_UP_TO else []
-    return [*serial, *([_QUICK] if quick else [])]
-
-
 def _settings(scratch: Path, quick: bool, is_local: bool) -> dict[str, str]:
     if is_local:
         own = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
@@ -271,7 +267,9 @@ def _environment(master: str, java_home: str) -> dict[str, str]:
 
 def _driver_memory(wanted: str | None) -> str:
     """What was asked for if the machine has it; else an eighth of the machine's: Python workers need theirs too."""
-    total = _machine_memory()
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # in a container, what its control group allows, if that is limited
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     if wanted is None:
         return f"{min(max(total // 8 // 2**20, 1024), 4096)}m"
     found = re.fullmatch(r"([1-9]\d{0,6})([kmgt])", wanted.lower())
@@ -281,14 +279,6 @@ def _driver_memory(wanted: str | None) -> str:
     if int(found[1]) * 1024 ** (1 + "kmgt".index(found[2])) > total:
         raise LabError(f"{wanted} is more than the {total / 2**30:.1f} GB of memory here: give Spark less with --memory")
     return wanted
-
-
-def _machine_memory() -> int:
-    """The memory of the machine, or what a container may use of it."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # no control group, or one without a limit
-        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return total
 
 
 def _standalone(master: str) -> list[tuple[str, int]]:

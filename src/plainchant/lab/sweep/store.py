@@ -152,7 +152,8 @@ class Store:
         """The committed units whose files are there; the markers of others go, and so do the claims of who worked here before."""
         whole = {}
         for unit, tally in self.tallies().items():
-            if all(_size(self._file(name, unit)) == size for name, size in tally.files.items()):
+            files = [(self._file(name, unit), size) for name, size in tally.files.items()]
+            if all(file.is_file() and file.stat().st_size == size for file, size in files):
                 whole[unit] = tally
             else:
                 self._marker(unit).unlink(missing_ok=True)
@@ -212,14 +213,6 @@ def _difference(said: dict[str, Any], stored: Definition, wanted: Definition) ->
 
 def _said(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _size(path: Path) -> int:
-    """-1: there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
 
 
 def _me() -> str:

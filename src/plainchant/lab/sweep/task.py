@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -92,7 +93,9 @@ class Task:
                 "name one with --out that this machine and all executors share"
             )
         try:
-            for unit in self._order():
+            # First its own units, then the others', the last ones first.
+            others = ((self._number + distance) % self._job.tasks for distance in range(1, self._job.tasks))
+            for unit in chain(self._own(self._number), *(reversed(self._own(number)) for number in others)):
                 if not self._store.is_committed(unit) and self._store.claim(unit):
                     self.do(unit)
             for unit in self._own(self._number):
@@ -102,12 +105,6 @@ class Task:
             reason = error.strerror or str(error)
             return f"cannot write to {self._store.directory}: {reason}; make room there, then give the same command again"
         return None
-
-    def _order(self) -> Iterator[int]:
-        """First its own units, then the others', the last ones first."""
-        yield from self._own(self._number)
-        for distance in range(1, self._job.tasks):
-            yield from reversed(self._own((self._number + distance) % self._job.tasks))
 
     def _own(self, number: int) -> Sequence[int]:
         return self._job.todo[number :: self._job.tasks]

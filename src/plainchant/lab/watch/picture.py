@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
+from ...core.words import natural
 from ...trace.fact import Fact
 from . import words
 
@@ -45,11 +45,6 @@ STEPS: Final = 8
 QUIET: Final = 5 * SECOND
 
 Json: TypeAlias = dict[str, Any]
-
-
-def _by_name(process: _Process) -> list[tuple[int, str]]:
-    """p2 before p10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", process.name)]
 
 
 def _ms(time: int) -> float:
@@ -344,7 +339,9 @@ class RunPicture:
             "now": _ms(now),
             "last": _ms(self.last),
             "events": self.events,
-            "processes": [self._process(process, now) for process in sorted(self._everybody(), key=_by_name)],
+            "processes": [
+                self._process(process, now) for process in sorted(self._everybody(), key=lambda process: natural(process.name))
+            ],
             "groups": [self._grouped(group) for group in self.groups.values()],
             "sent": self._sent_rate.to_json(second),
             "delivered": self._delivered_rate.to_json(second),
@@ -395,7 +392,9 @@ class RunPicture:
                 parts.setdefault(process.views[group.name], []).append(process.name)
         there = {name for _, members in parts for name in members}
         there |= {process.name for process in present if group.name in process.joined}
-        absent = [{"name": name, "why": why or self._why(name)} for name, why in group.known.items() if name not in there]
+        ends = {name: process.why or "no view names it any more" for name, process in self.processes.items()}
+        gone = {name: why for name, why in group.known.items() if name not in there}
+        absent = [{"name": name, "why": why or ends.get(name, "no view names it any more")} for name, why in gone.items()]
         return {
             "name": group.name,
             "parts": [
@@ -410,10 +409,6 @@ class RunPicture:
             "absent": absent,
             "views": list(group.views)[::-1],
         }
-
-    def _why(self, name: str) -> str:
-        process = self.processes.get(name)
-        return process.why if process is not None and process.why else "no view names it any more"
 
 
 class Picture:

@@ -59,7 +59,11 @@ def event(fact: Fact, detail: dict[str, Any]) -> str:
                 return "is dead: its history has no end"
             return f"stops: {reason_of(detail.get('text') or detail.get('reason') or 'it does not say why')}"
         case "suspect" | "refute" | "confirm" | "elect" | "remove" | "refused" | "reject":
-            return f"{fact.kind}: {_told(detail)}" if detail else fact.kind
+            if detail.get("text") or detail.get("reason"):
+                return f"{fact.kind}: {reason_of(detail)}"
+            values = {name: ", ".join(map(str, each)) if isinstance(each, list) else each for name, each in detail.items()}
+            told = short("; ".join(f"{name} {value}" for name, value in values.items()))
+            return f"{fact.kind}: {told}" if detail else fact.kind
     acts = {
         "start": f"starts, with {short(detail.get('protocol') or 'an unknown protocol', NAME_MAX)}",
         "join": f"is in {group}",
@@ -70,14 +74,6 @@ def event(fact: Fact, detail: dict[str, Any]) -> str:
         "unblock": "is blocked no longer",
     }
     return acts.get(fact.kind, "")
-
-
-def _told(detail: dict[str, Any]) -> str:
-    """A detail by its text, or, if it has none, by its names and values."""
-    if detail.get("text") or detail.get("reason"):
-        return reason_of(detail)
-    pairs = [f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}" for name, value in detail.items()]
-    return short("; ".join(pairs))
 
 
 def _view(fact: Fact, detail: dict[str, Any], group: str) -> str:
