@@ -77,8 +77,6 @@ BENCHMARKS: Final = tuple(
     Later(name, line, home=f"{_WORKBENCH}.bench_{name}", function="bench" if name == "sim" else "")
     for name, line in _BENCHMARKS.items()
 )
-
-
 _BENCH: Final = "Measure speed beside a peer, in one run: the simulator, verification, sweeps."
 _KEY: Final = (
     "Make and change the key that a group's packets are sealed with.\n\n"

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
 EXIT_UNEXPECTED: Final = 1
 EXIT_WRONG_INPUT: Final = 2
 EXIT_INTERRUPTED: Final = 130

@@ -33,8 +33,6 @@ _WORDS: Final = {
     "wake": "lateness of a wait's end",
     "bell": "from a ring until it is heard",
 }
-
-
 _STYLES: Final = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 

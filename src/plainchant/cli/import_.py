@@ -21,7 +21,6 @@ from .output import OutputError, remedy, staged
 
 _VALIDATE_UP_TO: Final = 200_000
 """So many events are checked once more after they were written; of more, ``plainchant verify`` does it."""
-
 _ONE_FILE: Final = 1 << 62
 
 

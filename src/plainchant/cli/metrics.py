@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 _FEW: Final = 4
 """So many (run, group) pairs are told one by one; more are summarised."""
-
 _ODD: Final = 10
 """So many runs with something unmatched are named."""
-
 _PARTS: Final = ("p50", "p90", "p99", "max")
 _ENDS: Final = ("p50", "max")
 

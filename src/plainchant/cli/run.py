@@ -21,7 +21,6 @@ from .verdict import coloured
 
 _TOLD: Final = 3
 """So many violations of a property are told; the others are counted."""
-
 _HALTED: Final = 10
 """So many halted processes are named with their reasons; the others are counted."""
 

@@ -26,10 +26,7 @@ from .output import json_text
 
 VERIFY_UP_TO: Final = 200_000
 """Events that are verified at once without being asked to: some seconds' work for the reference verifier."""
-
 _HEADER: Final = "# Complete: every value that decided this run. It replays with: plainchant run scenario.toml\n"
-
-
 VerifyOption = Annotated[
     bool | None, option(f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events).", "--verify/--no-verify")
 ]

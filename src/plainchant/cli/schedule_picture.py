@@ -23,7 +23,6 @@ _TOP: Final = 56
 _BAR: Final = 26
 _LINE: Final = 16
 _TONES: Final = 6
-
 SHEET: Final = """
 text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328}
 .paper{fill:#fdfdfb}.title{font-size:14px;font-weight:600}.lane{font-size:12px;font-weight:600}.soft{fill:#5b6670}
@@ -79,8 +78,6 @@ class _Picture:
         refused = [verdict.demand for verdict in node.verdicts if not verdict.is_admitted]
         return {demand.name: node.turn.share(demand, max(1, node.turn.visits(demand.deadline))) for demand in refused}
 
-    # --- turns ---
-
     def _node(self, node: NodeVerdict, y: float) -> float:
         drawing = self._drawing
         scale = _WIDE / self._longest
@@ -119,8 +116,6 @@ class _Picture:
             share = f"{readable(verdict.share)} x {verdict.pieces}" if verdict.is_admitted else "rejected"
             parts.append(f"{short(verdict.demand.name, 24)} {share}")
         return _wrapped(parts)
-
-    # --- one rotation ---
 
     def _rotation(self, y: float) -> None:
         drawing, verdict = self._drawing, self._verdict

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _TOLD: Final = 5
 """So many violations, and so many runs that failed or did not get quiet, are told; the others are counted."""
-
 _SPEED_OVER: Final = 120.0
 """Seconds of which the time left is estimated: units are committed seconds apart."""
 

@@ -42,7 +42,6 @@ _IFF_LOOPBACK: Final = 0x8
 _IFF_MULTICAST: Final = 0x1000
 _SIOCGIFADDR: Final = 0x8915
 _NET: Final = Path("/sys/class/net")
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -95,8 +94,6 @@ class Machine:
     platform = sys.platform
     environ: Mapping[str, str] = os.environ
 
-    # --- files ----------------------------------------------------------------------------------------------------------
-
     def read(self, path: str | Path) -> str | None:
         """The text of a file; None: it cannot be read."""
         try:
@@ -134,8 +131,6 @@ class Machine:
     @property
     def user(self) -> int:
         return os.getuid()
-
-    # --- the interpreter --------------------------------------------------------------------------------------------------
 
     @property
     def python(self) -> tuple[str, tuple[int, int, int]]:
@@ -186,8 +181,6 @@ class Machine:
         with session("local[1]", memory="1g", shuffle_partitions=1, quick=True) as spark:
             counted = spark.range(10).count()
         return time.monotonic() - began if counted == 10 else f"it counted {counted} instead of 10"
-
-    # --- networks ---------------------------------------------------------------------------------------------------------
 
     @_or_why
     def bind(self, address: Address, kind: str) -> str:
@@ -257,8 +250,6 @@ class Machine:
         with _datagrams() as probe:
             return enlarge(probe, wanted), probe.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
 
-    # --- clocks -----------------------------------------------------------------------------------------------------------
-
     def resolution(self) -> float:
         """Of the monotonic clock, in seconds."""
         return time.get_clock_info("monotonic").resolution
@@ -288,8 +279,6 @@ class Machine:
                 (status,) = struct.unpack_from("@i", buffer, struct.calcsize("@Illll"))
                 return state != 5 and not status & 0x40
         return None
-
-    # --- what there is --------------------------------------------------------------------------------------------------
 
     def file_limits(self) -> tuple[int, int]:
         """How many files a process may have open, and up to how many it may raise that."""

@@ -111,8 +111,6 @@ class _Picture:
         self.picture.height = self._legend()
         return self.picture
 
-    # --- behind everything --------------------------------------------------------------------------------------------
-
     def _faults(self) -> None:
         for place, row in enumerate(self.scene.faults):
             y = _TOP + _ROW * place + 8
@@ -190,8 +188,6 @@ class _Picture:
                 self.picture.arrow(self.x(turn.before), self.y[turn.before["process"]], x + 4, y, "token", title=told, head=6)
                 self.used.add("token")
 
-    # --- what happens -------------------------------------------------------------------------------------------------
-
     def _arrows(self) -> None:
         sends = {message_of(row): row for row in self.scene.drawn if row["kind"] == "send"}
         for row in self.scene.drawn:
@@ -265,8 +261,6 @@ class _Picture:
                 self.free[row["process"], level] = x + half
                 self.picture.text(x, self.y[row["process"]] - above, text, f"label {style}", title=told)
                 return
-
-    # --- below --------------------------------------------------------------------------------------------------------
 
     def _legend(self) -> float:
         """Writes what the signs in the picture mean, and what is left out; returns where it ends."""

@@ -17,7 +17,6 @@ Row: TypeAlias = dict[str, Any]
 """A row of a trace, by column, with ``moment``: when it happened on the clock of the picture."""
 Message: TypeAlias = tuple[str, str, int]
 Place: TypeAlias = tuple[str, int]
-
 _STEP: Final = 17
 _ARROW: Final = 26
 _MARGIN: Final = 30

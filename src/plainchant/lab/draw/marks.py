@@ -9,7 +9,6 @@ from .svg import Drawing
 
 Sign: TypeAlias = Callable[[Drawing, float, float, str, str], None]
 """Draws a sign at a point, with a tone (a class of the style sheet, where the sign takes one) and a title."""
-
 SHEET: Final = """
 text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328}
 .paper{fill:#fdfdfb}.title{font-size:13px;font-weight:600}.lane{font-size:12px;font-weight:600}
@@ -32,24 +31,18 @@ text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328
 .null{stroke:#8b959e;stroke-width:1.2}.blocked{stroke:#f0b45a;stroke-width:7;stroke-opacity:.6}
 """.strip()
 """The style sheet. Classes ``t0`` to ``t5`` are the tones of senders, ``v0`` to ``v5`` those of views."""
-
 _RING: Final = """
 .turn{fill:#e9edf1;stroke:#8b959e;stroke-width:1}.turn.overdue{fill:#fbeceb;stroke:#b3261e;stroke-dasharray:3 2}
 .stroke.token{stroke:#5b6670;stroke-opacity:1;stroke-dasharray:4 3}.token{fill:#5b6670}
 .beat{stroke:#5b6670;stroke-width:2}.ask{fill:#fdfdfb;stroke:#a8620c;stroke-width:1.6}.again{fill:#a8620c}
 .asktext{fill:#a8620c}.omission{fill:none;stroke:#b3261e;stroke-width:2}
 """.strip()
-
 _MEMORY: Final = """
 .untimely{fill:#fdfdfb;stroke:#a8620c;stroke-width:1.6}.rejected{fill:#fbeceb;stroke:#b3261e;stroke-width:1.6}
 """.strip()
-
 SHEETS: Final = {"ring": _RING, "memory": _MEMORY}
 """Style sheets of signs that not every picture has: turns and missing packets, late operations and rejected messages."""
-
 TONES: Final = 6
-
-
 TURN: Final = 18
 """Height of the box of a turn."""
 _DIAMOND: Final = ((0, -6), (6, 0), (0, 6), (-6, 0))

@@ -31,14 +31,12 @@ FAULTS_MAX: Final = 8
 TURNS_MAX: Final = 60
 LATE_MAX: Final = 60
 """Timing faults that are drawn."""
-
 _TELLING: Final = ("suspect", "refute", "confirm", "remove", "bye", "form", "elect", "view", "leave", "crash")
 _IN_A_TURN: Final = ("send", "suspect", "confirm", "query", "usend", "retransmit", "ask")
 _STATES: Final = ("view", "leave", "crash", "end")
 _QUIET_STAGES: Final = ("beacon", "opening", "enter", "decided")
 """Stages that every member goes through with every other, or that a view's mark shows at the same instant."""
 _JOINED: Final = ("suspect", "refute", "confirm", "remove", "late", "reject")
-
 T = TypeVar("T")
 
 

@@ -13,7 +13,6 @@ from html import escape
 from typing import Final, TypeAlias
 
 Value: TypeAlias = str | int | float
-
 _CHARACTER: Final = 6.1
 """Average width in px of a character of the small text in pictures (11 px)."""
 

@@ -31,7 +31,6 @@ from .svg import Drawing, steps_between, width_of
 
 BOXES_MAX: Final = 2_000
 LANES_MAX: Final = 24
-
 _LEFT: Final = 64
 _WIDE: Final = 1_120
 _RIGHT: Final = 30
@@ -46,7 +45,6 @@ _CUT: Final = 34
 _IDLE: Final = 0.12
 """A stretch is cut short if it is longer than this share of the time in which something is done."""
 _MARKS: Final = {"deliver": "delivers", "sent": "has sent", "send": "", "decide": "decides", "crash": "crashes"}
-
 _SHEET: Final = """
 text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328}
 .paper{fill:#fdfdfb}.title{font-size:13px;font-weight:600}.lane{font-size:12px;font-weight:600}.soft{fill:#5b6670}

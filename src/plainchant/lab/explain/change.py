@@ -23,7 +23,6 @@ from .membership import about, parts_in
 from .rows import Rows
 
 Known: TypeAlias = tuple[int | None, frozenset[str]]
-
 _AGREEING: Final = ("suspect", "refute", "confirm", "remove", "bye", "form", "refused", "block", "elect", "sync", "state", "drop")
 _EARLIER: Final = ("suspect", "confirm", "remove", "bye")
 """What may concern this change although it stands before the view before."""
@@ -72,8 +71,6 @@ class Change:
             return None
         left = np.flatnonzero(self._rows.mask("leave", process=event.process) & self._rows.within(self.group))
         return None if any(mine[-1].at < place < event.at for place in left) else mine[-1]
-
-    # --- what it follows ----------------------------------------------------------------------------------------------
 
     @cached_property
     def origins(self) -> list[Event]:
@@ -138,8 +135,6 @@ class Change:
     def concerned(self) -> list[str]:
         """Processes that were in a view before or are in this one."""
         return list(dict.fromkeys([*self.own, *self.lost, *self.members]))
-
-    # --- what led to it -----------------------------------------------------------------------------------------------
 
     @cached_property
     def began(self) -> int:

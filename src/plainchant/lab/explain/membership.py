@@ -16,7 +16,6 @@ from ...protocols.story import Event, Story
 
 CONDITIONS: Final = ("view change", "moving", "leaving")
 """The ``condition`` of a ``block`` by which membership keeps a process from sending."""
-
 _LISTED: Final = 8
 
 

@@ -58,8 +58,6 @@ class MessageExplainer:
         missing = self._tell_missing()
         return f"The life of message {_name(self._message)}", self._told, self._conclusion(missing)
 
-    # --- rows that name the message -----------------------------------------------------------------------------------
-
     def _sentence(self, event: Event) -> str:
         who = event.process
         does = self._story.message_act(event)
@@ -99,8 +97,6 @@ class MessageExplainer:
         """The message's deadline at a delivery: the row's own, else that of the send."""
         return event.due if event.due is not None or self._send is None else self._send.due
 
-    # --- rows that are about it without naming it ---------------------------------------------------------------------
-
     def _tell_accepted(self) -> None:
         """``accept`` rows have no number yet: the n-th one of a sender and group is its n-th message."""
         if self._send is None:
@@ -134,8 +130,6 @@ class MessageExplainer:
             last = self._rows.last_row(process)
             if last is not None and last.kind == "crash" and (self._send is None or last.when >= self._send.when):
                 self._told.append((last, crash_words(process, last.detail), self._story.stopped(last)))
-
-    # --- processes that did not deliver it ----------------------------------------------------------------------------
 
     def _expected(self) -> list[str]:
         """Processes that should deliver it: the view in force at its send, or in which it was delivered first;
@@ -235,8 +229,6 @@ class MessageExplainer:
             return None
         numbers = listed(map(str, views))
         return f"it never installed view {numbers} of {self._group}, in which the others delivered it"
-
-    # --- the end ------------------------------------------------------------------------------------------------------
 
     def _conclusion(self, missing: dict[str, str]) -> str:
         sentences = [self._outcome(missing)]

@@ -49,8 +49,6 @@ class ProcessExplainer:
         sentences += [f"{times(left_out, 'further step')} are not told."] if left_out else []
         return f"What became of {self._process}", told, " ".join(filter(None, [*sentences, *self._rows.clocks]))
 
-    # --- steps --------------------------------------------------------------------------------------------------------
-
     def _own_steps(self) -> Told:
         told: Told = []
         for event in self._rows.find(*_OWN, *self._story.process_kinds, process=self._process):
@@ -102,8 +100,6 @@ class ProcessExplainer:
         """What rows have in common that are told as one step: the sentence, unless the protocol's story knows better."""
         alike = self._story.likeness(event)
         return alike or (event.process, event.kind, what, str(event.when if event.kind in ("view", "crash") else ""))
-
-    # --- the end ------------------------------------------------------------------------------------------------------
 
     def _end(self) -> str:
         last = self._rows.last_row(self._process)

@@ -29,7 +29,6 @@ from .rows import COLUMNS
 
 SMALL: Final = 500_000
 """A run with at most this many rows is read and validated whole."""
-
 _COMMON: Final = tuple(
     [
         "send",

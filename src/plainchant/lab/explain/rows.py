@@ -24,9 +24,7 @@ from ..show import decode, moments
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-
 Told: TypeAlias = list[Step]
-
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
     *("members", "deadline", "sent", "rank", "size", "packets", "detail"),
@@ -98,8 +96,6 @@ class Rows:
     def _numbers(self, name: str) -> Ints:
         column = pc.fill_null(self.table.column(name).cast(pa.int64()), _NOTHING)
         return column.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-
-    # --- finding rows -------------------------------------------------------------------------------------------------
 
     def code(self, column: str, value: str) -> int:
         """The number that stands for a name; one that no row has if it does not occur."""
@@ -196,8 +192,6 @@ class Rows:
     def clocks(self) -> list[str]:
         """What a conclusion says of times, if there is something to say."""
         return [] if self.is_global else ["Times are of each process's own clock."]
-
-    # --- what is asked often ------------------------------------------------------------------------------------------
 
     @cached_property
     def usual(self) -> int:

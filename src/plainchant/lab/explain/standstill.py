@@ -68,8 +68,6 @@ class StandstillExplainer:
             told.append(f"The longest of others: {listed(named)}{more}; --process NAME tells theirs.")
         return " ".join([*told, *self._rows.clocks])
 
-    # --- steps --------------------------------------------------------------------------------------------------------
-
     def _begin(self, found: Standstill) -> Iterator[Step]:
         delivered = self._rows.find("deliver", process=found.process, group=found.group, until=found.since)
         delivered = [event for event in delivered if event.index != found.ended_by]

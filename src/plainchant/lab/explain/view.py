@@ -56,8 +56,6 @@ class ViewExplainer:
         told += self._afterwards()
         return title, told, self._conclusion(told)
 
-    # --- what led to it -----------------------------------------------------------------------------------------------
-
     def _agreement(self) -> Told:
         """Suspicions, elections, formations, decisions, crashes and leaves that led to it; each once."""
         told: Told = []
@@ -134,8 +132,6 @@ class ViewExplainer:
         ]
         return once((row, _fault_sentence(row), None) for row in (*lasting, *single, *healed, *over))
 
-    # --- installations ------------------------------------------------------------------------------------------------
-
     def _between(self, event: Event, before: Event) -> Ints:
         """Positions of the group's deliveries at a process between two of its views."""
         own = self._rows.mask("deliver", process=event.process) & self._rows.within(self._change.group)
@@ -171,8 +167,6 @@ class ViewExplainer:
             elif process in change.members:
                 told.append((last, f"{process} never installs {self._name}, though it is a member of it", None))
         return told
-
-    # --- the end ------------------------------------------------------------------------------------------------------
 
     def _conclusion(self, told: Told) -> str:
         sentences = [self._difference(), self._spread(), *self._agreed(), *self._duration(told)]

@@ -24,8 +24,6 @@ from .rows import Rows
 
 _NAMED_MAX: Final = 3
 """Moments of the same kind that are named; the rest is counted."""
-
-
 _CAUSES: Final = {"join": "somebody asks to join"}
 """Single words that protocols give as causes."""
 
@@ -49,8 +47,6 @@ class Why:
             return evidence(event, self.story)  # their situation says no more than they do
         told = self.story.stopped(event) if event.kind == "crash" else self.story.reason(event)
         return told or given(event, self.story)
-
-    # --- deliveries ---------------------------------------------------------------------------------------------------
 
     def delivery(self, event: Event, *, alone: bool = True) -> str | None:
         """What a delivery waited for. If it does not stand ``alone``, what held up everybody is left to the first."""
@@ -212,8 +208,6 @@ class Why:
             if row.detail.get("fault") in ("pause", "slow", "partition", "cut", "clog", "loss"):
                 found.append((row, row.when + length if isinstance(length, int) else healing))
         return found
-
-    # --- other kinds --------------------------------------------------------------------------------------------------
 
     def _send(self, event: Event) -> str | None:
         """A send that had to wait: the last block of its group here, if it was lifted at that instant."""

@@ -24,16 +24,12 @@ from .source import WHOLE_RUN_MAX, Rows
 
 BINS: Final = 120
 """Bins of a run's time line."""
-
 LANES_MAX: Final = 40
 """So many processes are shown one by one in a time line."""
-
 _SPARSE_MAX: Final = 2_500
 """So many of their views, crashes and suspicions are."""
-
 SPARSE: Final = ("view", "join", "leave", "crash", "end", "fault", "suspect", "refute", "confirm", "elect", "sync", "reject")
 """Kinds that are few and that a picture of a run shows one by one."""
-
 _COLUMNS: Final = ("run", "process", "time", "true_time", "kind", "sent", "packets")
 
 

@@ -24,10 +24,8 @@ from .style import STYLE
 
 SIZE_MAX: Final = 5_000_000
 """Bytes of a page, whatever the size of the trace."""
-
 _BUDGET: Final = 4_600_000
 """When so many bytes are written, no further violation is."""
-
 _WARNINGS: Final = 10
 
 

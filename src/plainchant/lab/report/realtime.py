@@ -22,7 +22,6 @@ from .source import Subject
 from .words import NAME_MAX, duration, showing
 
 _GROUPS_MAX: Final = 8
-
 _TOLD: Final[tuple[tuple[str, str], ...]] = (
     ("messages due at their destinations", "due"),
     ("deadlines missed", "missed"),

@@ -26,7 +26,6 @@ from .words import duration
 
 DELIVERIES_MAX: Final = 2_000_000
 """So many deliveries of a run are read for this."""
-
 _ROWS_MAX: Final = 30
 _PICTURES_MAX: Final = 6
 _BINS: Final = 180

@@ -37,10 +37,8 @@ from ..verify.parts import plan
 
 WHOLE_RUN_MAX: Final = 200_000
 """A run of up to so many rows is read whole; of a longer one only what is shown."""
-
 SELECTED_MAX: Final = 200_000
 """So many rows are selected from a longer run at the most."""
-
 _ORDER: Final = [("run", "ascending"), ("process", "ascending"), ("index", "ascending")]
 _SMALLEST_FIRST: Final = [("size", "ascending"), ("seen_at", "ascending"), ("run", "ascending"), ("sentence", "ascending")]
 

@@ -16,12 +16,10 @@ from .source import Subject
 from .words import duration
 
 _ROWS_MAX: Final = 20
-
 _LEAD: Final = (
     "The longest time in which each member delivered nothing although a message waited for it: one that was sent, or one that it "
     "had handed in itself. `plainchant explain --standstill --process NAME` tells it step by step."
 )
-
 _TOO_LARGE: Final = (
     "This run is too large to search for standstills while the report is made. `plainchant explain --standstill` reads runs of "
     "any size; the metric `standstill_max_ns` has the longest one."

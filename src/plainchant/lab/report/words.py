@@ -11,10 +11,8 @@ from ..show import decode, name_of, summarise
 
 Row = dict[str, Any]
 """A row of a trace, by column, with its ``moment`` on the clock that the report uses, and its protocol's ``story``."""
-
 NAME_MAX: Final = 24
 """Characters of a name in a picture."""
-
 _LISTED: Final = 12
 """So many names are listed; the others are counted."""
 

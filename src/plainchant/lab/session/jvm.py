@@ -33,13 +33,10 @@ from .java import Java, cache_directory
 
 LOG: Final = "PLAINCHANT_SPARK_LOG"
 """The environment variable that names a file for what Spark itself logs."""
-
 START_WITHIN: Final = 180
 """Seconds until a JVM that has not brought a session up is given up."""
-
 _END_WITHIN: Final = 120
 """Seconds for a JVM to end by itself: writing the archive takes some, and many on a busy machine."""
-
 _LOG4J: Final = """\
 status = off
 rootLogger.level = warn

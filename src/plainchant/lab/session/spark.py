@@ -39,22 +39,16 @@ if TYPE_CHECKING:
 
 REACH_WITHIN: Final = 10
 """Seconds for a master or a Connect server to answer at all."""
-
 EXECUTOR_WITHIN: Final = 120
 """Seconds for a cluster to run a first small job: it may have to start machines."""
-
 _RETRIES: Final = 8
 """With pauses that grow to 5 s, half a minute in all."""
-
 WAIT: Final = "PLAINCHANT_SPARK_WAIT"
 """The environment variable for another number of seconds, where a cluster takes longer."""
-
 _SHUFFLE_PARTITIONS: Final = 8
 """The fewest: measured as good for 10 to 50 million events; adaptive execution merges small ones."""
-
 _SERIAL_UP_TO: Final = 4
 """With so few cores the serial collector starts faster and keeps less memory."""
-
 _ALWAYS: Final = {
     "spark.app.name": "plainchant",
     "spark.ui.enabled": "false",
@@ -66,7 +60,6 @@ _ALWAYS: Final = {
 }
 _NOT_INHERITED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_API_MODE", "SPARK_CONNECT_MODE", "SPARK_REMOTE")
 """Variables that would give another session than the one that was asked for."""
-
 _MASTER: Final = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://.+|yarn|k8s://.+")
 _LOOPBACK: Final = "127.0.0.1"
 _QUICK: Final = "-XX:TieredStopAtLevel=1"

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Definition", "Progress", "Store", "Swept", "define", "sweep", "swept"]
-
 _WATCH_EVERY: Final = 0.3
 """Seconds between two looks at the directory."""
 _END_WITHIN: Final = 10.0

@@ -32,19 +32,15 @@ from ..errors import LabError
 from ..verify.check import check
 
 Keep: TypeAlias = Literal["all", "violations", "none"]
-
 RUNS_MAX: Final = 10_000_000
 POINTS_MAX: Final = 10_000
-
 UNIT_ROWS: Final = 100_000
 """Rows of trace in a unit, about: a few seconds of work."""
 UNIT_RUNS_MAX: Final = 256
 UNITS_WANTED: Final = 64
 """A sweep of few runs is cut finer than that, so that there is something to share among tasks."""
-
 _VERIFIED_UNASKED: Final = 200_000
 """Longer runs are verified by ``plainchant run`` only when it is told to."""
-
 _PIECE: Final = re.compile(r"(\d+)(?::(\d+)(?::(\d+))?)?")
 
 

@@ -60,8 +60,6 @@ class Store:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(os.path.abspath(directory))
 
-    # --- the definition -----------------------------------------------------------------------------------------------
-
     def enter(self, definition: Definition) -> Definition:
         """Makes the directory, or finds it made for the same sweep; then its definition counts, whose units are begun."""
         try:
@@ -105,8 +103,6 @@ class Store:
         except (OSError, ValueError):
             return False
         return bool(said.get("id") == definition.id)
-
-    # --- units --------------------------------------------------------------------------------------------------------
 
     def is_committed(self, unit: int) -> bool:
         return self._marker(unit).exists()
@@ -179,8 +175,6 @@ class Store:
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         self._replace(self.directory / "summary.json", _json(summary).encode())
-
-    # --- names --------------------------------------------------------------------------------------------------------
 
     def _file(self, name: str, unit: int) -> Path:
         return self.directory / name / f"unit-{unit:05d}.parquet"

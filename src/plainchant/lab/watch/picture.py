@@ -43,7 +43,6 @@ MOST_PROCESSES: Final = 200
 STEPS: Final = 8
 """Steps of the latency scale from one power of two to the next."""
 QUIET: Final = 5 * SECOND
-
 Json: TypeAlias = dict[str, Any]
 
 
@@ -174,8 +173,6 @@ class RunPicture:
         self._pending: list[Fact] = []
         self._flow: deque[list[Any]] = deque(maxlen=FLOW_KEPT)
         self._fresh: list[list[Any]] = []
-
-    # --- facts in -----------------------------------------------------------------------------------------------------
 
     def take(self, facts: list[Fact]) -> None:
         """One round of facts of this run."""
@@ -325,8 +322,6 @@ class RunPicture:
         by = group.seen[key]["by"]
         if process.name not in by:
             by.append(process.name)
-
-    # --- the picture out ------------------------------------------------------------------------------------------------
 
     def to_json(self, now: int, *, full: bool) -> Json:
         """As the page wants it. ``full``: all of the flow that is kept, not only what came in the last round."""

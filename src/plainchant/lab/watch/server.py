@@ -133,8 +133,6 @@ class Watch:
     def is_loopback(self) -> bool:
         return is_loopback(self._host)
 
-    # --- rounds -----------------------------------------------------------------------------------------------------------
-
     async def _go(self) -> None:
         while True:
             try:
@@ -185,8 +183,6 @@ class Watch:
 
     def frame(self, run: str | None, full: bool) -> bytes:
         return f"data: {json.dumps(self.state(run, full), ensure_ascii=True)}\n\n".encode()
-
-    # --- requests ---------------------------------------------------------------------------------------------------------
 
     def _refuse_strangers(self, request: web.Request) -> None:
         from aiohttp import web

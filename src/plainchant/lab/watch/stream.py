@@ -44,7 +44,6 @@ INTERVAL: Final = 0.5
 """Seconds between two micro-batches."""
 PARTITIONS: Final = 1
 """Tasks of a micro-batch: nearly always there is one run, and each further task costs time."""
-
 NOBODY: Final = "\0"
 """The run of the first, empty micro-batch."""
 _SETTINGS: Final = {
@@ -52,7 +51,6 @@ _SETTINGS: Final = {
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
 }
-
 _STAGED: Final = pa.schema(
     [("run", pa.string()), ("round", pa.int64()), ("process", pa.string()), ("rows", pa.int64()), ("facts", pa.binary())]
 )

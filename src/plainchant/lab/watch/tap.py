@@ -94,8 +94,6 @@ class Tap(Spool):
         self._facts.append(fact)
         self._upcoming += count
 
-    # --- as a source ----------------------------------------------------------------------------------------------------
-
     def poll(self) -> list[Fact]:
         """What happened since the last look."""
         facts = list(self._facts)
