@@ -71,17 +71,18 @@ def doctor(
     if memory:
         if config is not None or me is not None or spool is not None or spark:
             raise UsageError("--memory measures memory and nothing else; leave --config, --me, --spool and --spark out")
-        _memory(copies, size, seconds, clean, as_json)
-        return
+        return _memory(copies, size, seconds, clean, as_json)
     if clean:
         raise UsageError("mailboxes are removed by plainchant doctor --memory --clean")
     findings = _examine(_subject(config, me, spool, spark), quiet=as_json)
+    counts = {f"{level}s": sum(finding.level == level for finding in findings) for level in ("problem", "warning")}
     if as_json:
         found = [finding.to_json() for finding in findings]
-        print(json.dumps({"plainchant": __version__, "command": "doctor", "findings": found, **_numbers(findings)}))
+        print(json.dumps({"plainchant": __version__, "command": "doctor", "findings": found, **counts}))
     else:
         _show_findings(findings)
-    if any(finding.level == "problem" for finding in findings):
+        _wide().print(f"\n{_counted(counts['problems'], 'problem')}, {_counted(counts['warnings'], 'warning')}")
+    if counts["problems"]:
         raise Exit(EXIT_UNEXPECTED)
 
 
@@ -122,22 +123,15 @@ def _examine(subject: Subject, *, quiet: bool) -> list[Finding]:
     return findings
 
 
-def _numbers(findings: list[Finding]) -> dict[str, int]:
-    return {f"{level}s": sum(finding.level == level for finding in findings) for level in ("problem", "warning")}
-
-
 def _show_findings(findings: list[Finding]) -> None:
     from rich.text import Text
 
-    console = _wide()
     table = plain_table("", "", "")
     for finding in findings:
         table.add_row(Text(finding.level, style=_STYLES[finding.level]), finding.check, Text(finding.text))
         if finding.change:
             table.add_row("", "", Text(f"-> {finding.change}", style="bold"))
-    console.print(table)
-    problems, warnings = _numbers(findings).values()
-    console.print(f"\n{_counted(problems, 'problem')}, {_counted(warnings, 'warning')}")
+    _wide().print(table)
 
 
 def _counted(number: int, word: str) -> str:
@@ -164,11 +158,10 @@ def _memory(copies: int, size: int, seconds: float, clean: bool, as_json: bool) 
 
         measurement = measure(copies=copies, size=size, seconds=seconds)
     if as_json:
-        print(json.dumps(_to_json(str(root), there, removed, measurement)))
-        return
+        return print(json.dumps(_to_json(str(root), there, removed, measurement)))
     console = output()
-    in_memory = SHARED in root.parents
-    console.print(f"Mailboxes are in {root}" + ("." if in_memory else ", which is no memory but files: slower."), markup=False)
+    slower = "" if SHARED in root.parents else ", which is no memory but files: slower"
+    console.print(f"Mailboxes are in {root}{slower}.", markup=False)
     for found in removed:
         console.print(f"Removed {found.register.mailbox}, whose processes had all died.", markup=False)
     _show_mailboxes(there)
@@ -186,16 +179,10 @@ def _to_json(root: str, there: list[Found], removed: list[Found], measurement: M
 
 def _found_to_json(found: Found) -> dict[str, Any]:
     register = found.register
-    return {
-        "mailbox": register.mailbox,
-        "namespace": register.namespace,
-        "node": found.node,
-        "directory": found.directory,
-        "connected": [{"process": seat.process, "place": seat.place, "pid": seat.pid} for seat in register.seats],
-        "alive": list(found.alive),
-        "crashed_modules": list(found.crashed),
-        "stale": found.is_stale,
-    }
+    seats = [{"process": seat.process, "place": seat.place, "pid": seat.pid} for seat in register.seats]
+    where = {"mailbox": register.mailbox, "namespace": register.namespace, "node": found.node, "directory": found.directory}
+    state = {"alive": list(found.alive), "crashed_modules": list(found.crashed), "stale": found.is_stale}
+    return {**where, "connected": seats, **state}
 
 
 def _show_mailboxes(there: list[Found]) -> None:

@@ -127,13 +127,8 @@ def live(
     overrides = [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())]
     path = find(file)
     scenario = load(path, overrides)
-    options = {
-        "given": given_parameters(path, overrides),
-        "namespaces": namespaces,
-        "time_scale": time_scale,
-        "drain_at_most": parse_duration(drain_at_most),
-        "encrypted": encrypted,
-    }
+    options = {"given": given_parameters(path, overrides), "namespaces": namespaces, "time_scale": time_scale}
+    options |= {"drain_at_most": parse_duration(drain_at_most), "encrypted": encrypted}
     results = staged(out) if out is not None else tempfile.TemporaryDirectory(prefix="plainchant-live-")
     with results as directory, _watched(Path(directory, "spools"), watch_at):
         result = execute(scenario, Path(directory), verify_it=verify_it, options=options)

@@ -130,16 +130,10 @@ def schedule(
 
 
 def _json(verdict: RingVerdict) -> str:
-    return json_text(
-        {
-            "schedulable": verdict.is_schedulable,
-            "rotation_ns": verdict.rotation,
-            "rotation_printed_ns": verdict.printed,
-            "delay_ns": verdict.delay,
-            "retransmissions": verdict.given.parameters.retransmissions,
-            "nodes": [_node_json(node) for node in verdict.nodes],
-        }
-    )
+    times = {"rotation_ns": verdict.rotation, "rotation_printed_ns": verdict.printed, "delay_ns": verdict.delay}
+    counts = {"retransmissions": verdict.given.parameters.retransmissions}
+    nodes = [_node_json(node) for node in verdict.nodes]
+    return json_text({"schedulable": verdict.is_schedulable, **times, **counts, "nodes": nodes})
 
 
 def _node_json(node: NodeVerdict) -> dict[str, Any]:
@@ -157,18 +151,10 @@ def _node_json(node: NodeVerdict) -> dict[str, Any]:
 
 
 def _message_json(turn: Turn, verdict: Verdict) -> dict[str, Any]:
-    demand = verdict.demand
-    told: dict[str, Any] = {
-        "name": demand.name,
-        "size": demand.size if demand.cost is None else None,
-        "cost_ns": turn.cost(demand),
-        "period_ns": demand.period or None,
-        "deadline_ns": demand.deadline,
-        "admitted": verdict.is_admitted,
-        "visits": verdict.visits,
-        "pieces": verdict.pieces,
-        "share_ns": verdict.share,
-    }
+    demand, size = verdict.demand, verdict.demand.size if verdict.demand.cost is None else None
+    told: dict[str, Any] = {"name": demand.name, "size": size, "cost_ns": turn.cost(demand)}
+    told |= {"period_ns": demand.period or None, "deadline_ns": demand.deadline, "admitted": verdict.is_admitted}
+    told |= {"visits": verdict.visits, "pieces": verdict.pieces, "share_ns": verdict.share}
     if not verdict.is_admitted:
         told |= {"term": verdict.term, "why": verdict.text}
         told |= {"nearest_deadline_ns": verdict.nearest, "hopeless": verdict.hopeless or None}

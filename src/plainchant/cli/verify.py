@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -107,13 +108,9 @@ def _tell(found: Verification, most: int, written: Path | None) -> None:
 
 def _bytes(paths: list[str]) -> int:
     """How much there is to read, as far as that is cheap to know. Also says at once if there is nothing."""
-    total = 0
-    for path in paths:
-        if "://" in path:
-            return _SMALL + 1
-        filesystem, files = find_files(path)
-        total += sum(info.size or 0 for info in filesystem.get_file_info(files))
-    return total
+    found = [find_files(path) for path in takewhile(lambda path: "://" not in path, paths)]
+    sizes = [info.size or 0 for filesystem, files in found for info in filesystem.get_file_info(files)]
+    return sum(sizes) if len(found) == len(paths) else _SMALL + 1
 
 
 @contextlib.contextmanager

@@ -29,24 +29,9 @@ from .rows import COLUMNS
 
 SMALL: Final = 500_000
 """A run with at most this many rows is read and validated whole."""
-_COMMON: Final = tuple(
-    [
-        "send",
-        "deliver",
-        "null",
-        "receive",
-        "retransmit",
-        "drop",
-        "block",
-        "unblock",
-        "accept",
-        "token",
-        "stable",
-        "sent",
-        "decide",
-        "late",
-        "operation",
-    ]
+_COMMON: Final = (
+    *("send", "deliver", "null", "receive", "retransmit", "drop", "block", "unblock"),
+    *("accept", "token", "stable", "sent", "decide", "late", "operation"),
 )
 _MOMENT: Final = pc.coalesce(pc.field("true_time"), pc.field("time"))
 

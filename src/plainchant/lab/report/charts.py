@@ -67,8 +67,7 @@ def histogram(counts: Mapping[int, int], title: str, *, told: Callable[[float], 
     for number, many in enumerate(bars):
         if many:
             tall_here = max(tall * many / most, 1)
-            span = f"{told(scale.edges[number])} to {told(scale.edges[number + 1])}"
-            here = f"{span}: {many:,} {what}"
+            here = f"{told(scale.edges[number])} to {told(scale.edges[number + 1])}: {many:,} {what}"
             picture.box(_LEFT + one * number + 0.5, floor - tall_here, one - 1, tall_here, "bar", title=here)
     picture.line(_LEFT, floor, _WIDTH - 14, floor, "axis")
     _ticks(picture, scale, one, floor, told)

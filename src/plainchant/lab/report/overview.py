@@ -78,16 +78,10 @@ def overview(rows: Rows) -> Overview:
 
 
 def _add_runs(told: Overview, table: pa.Table) -> None:
-    kind = table.column("kind")
-    counted = pa.table(
-        {
-            "run": table.column("run"),
-            "moment": pc.coalesce(table.column("true_time"), table.column("time")),
-            "send": pc.cast(pc.equal(kind, "send"), pa.int64()),
-            "deliver": pc.cast(pc.equal(kind, "deliver"), pa.int64()),
-            "packets": pc.cast(pc.fill_null(table.column("packets"), 0), pa.int64()),
-        }
-    )
+    numbers = {kind: pc.cast(pc.equal(table.column("kind"), kind), pa.int64()) for kind in ("send", "deliver")}
+    numbers["packets"] = pc.cast(pc.fill_null(table.column("packets"), 0), pa.int64())
+    moment = pc.coalesce(table.column("true_time"), table.column("time"))
+    counted = pa.table({"run": table.column("run"), "moment": moment, **numbers})
     wanted = [("moment", "min"), ("moment", "max"), ("send", "sum"), ("deliver", "sum"), ("packets", "sum"), ("run", "count")]
     for row in counted.group_by("run", use_threads=False).aggregate(wanted).to_pylist():
         facts = told.runs.setdefault(row["run"], RunFacts(first=row["moment_min"], last=row["moment_max"]))
@@ -95,8 +89,7 @@ def _add_runs(told: Overview, table: pa.Table) -> None:
         facts.sends += row["send_sum"]
         facts.deliveries += row["deliver_sum"]
         facts.packets += row["packets_sum"]
-        facts.first = min(facts.first, row["moment_min"])
-        facts.last = max(facts.last, row["moment_max"])
+        facts.first, facts.last = min(facts.first, row["moment_min"]), max(facts.last, row["moment_max"])
 
 
 def _latencies_by_send(told: Overview, rows: Rows) -> None:

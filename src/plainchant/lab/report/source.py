@@ -49,9 +49,8 @@ def _reading(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise LabError(
-            f"cannot read {path}: {error}; find the damaged file with `plainchant verify`, and make it again"
-        ) from error
+        advice = "find the damaged file with `plainchant verify`, and make it again"
+        raise LabError(f"cannot read {path}: {error}; {advice}") from error
 
 
 class Rows:
@@ -234,25 +233,20 @@ def _states(processes: Any) -> str | None:
 
 def _about(scenario: Path) -> str:
     """The sentence with which a scenario file introduces itself."""
-    try:
+    about = ""
+    with contextlib.suppress(OSError, ValueError):  # a report does without it
         about = tomllib.loads(scenario.read_text(encoding="utf-8")).get("about", "")
-    except (OSError, ValueError):
-        return ""  # a report does without it
     return about if isinstance(about, str) else ""
 
 
 def _sweep(directory: Path, most: int, shown: Path) -> Subject:
     definition = _json(directory / "sweep.json")
-    runs = _parts(directory, "runs")
-    outcomes = _parts(directory, "outcomes")
+    runs, outcomes, found, metrics = (_parts(directory, name) for name in ("runs", "outcomes", "violations", "metrics"))
     if runs is None or outcomes is None:
-        raise LabError(
-            f"the sweep in {directory} has no results yet; run the same `plainchant sweep` command again to continue it"
-        )
+        again = "run the same `plainchant sweep` command again to continue it"
+        raise LabError(f"the sweep in {directory} has no results yet; {again}")
     told = runs.to_table().sort_by("run")
-    found = _parts(directory, "violations")
     violations = _violations(found, most) if found is not None else ()
-    metrics = _parts(directory, "metrics")
     has_trace = any((directory / "trace").rglob("*.parquet"))
     wanted = definition.get("runs")
     warnings: tuple[str, ...] = ()

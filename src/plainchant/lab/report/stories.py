@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -92,12 +93,9 @@ def _explainer(rows: Rows, run: str, messages: Sequence[Message]) -> Explainer |
     whole = rows.whole(run)
     if whole is not None:
         return Explainer(whole)
-    if not messages:
-        return None
-    try:
-        return explainer_of(rows.path, run, message=messages[0]).explainer
-    except (PlainchantError, pa.ArrowException):
-        return None  # the picture and the rows are shown without reasons
+    with contextlib.suppress(PlainchantError, pa.ArrowException):  # the picture and the rows are shown without reasons
+        return explainer_of(rows.path, run, message=messages[0]).explainer if messages else None
+    return None
 
 
 def _picture(scene: Scene, title: str, more: str) -> str:
@@ -127,23 +125,19 @@ def _list(steps: Iterable[tuple[int, str, str, str | None]]) -> str:
     for when, number, sentence, because in steps:
         dot = f'<span class="dot">{number}</span>' if number else ""
         why = f'<span class="because"><i>because</i> {html.text(because, 500)}</span>' if because else ""
-        parts.append(
-            f'<li><span class="when">{moment(when)}</span><span class="which">{dot}</span>'
-            f"<span>{html.text(sentence, 500)}{why}</span></li>"
-        )
+        place = f'<span class="when">{moment(when)}</span><span class="which">{dot}</span>'
+        parts.append(f"<li>{place}<span>{html.text(sentence, 500)}{why}</span></li>")
     return f'<ol class="steps">{"".join(parts)}</ol>'
 
 
 def _what_became(explainer: Explainer | None, message: Message) -> str:
     """The conclusion of a message's story, where it can be told."""
-    if explainer is None:
-        return ""
-    try:
-        conclusion = explainer.message(message).conclusion
-    except UsageError:
-        return ""  # nothing in the trace is about it: a forged one, which the violation itself says
-    name = html.text("/".join(str(part) for part in message), 80)
-    return f'<p class="conclusion"><b>What became of {name}:</b> {html.text(_ended(conclusion), 600)}</p>'
+    if explainer is not None:
+        with contextlib.suppress(UsageError):  # nothing in the trace is about a forged one, which the violation itself says
+            conclusion = html.text(_ended(explainer.message(message).conclusion), 600)
+            name = html.text("/".join(map(str, message)), 80)
+            return f'<p class="conclusion"><b>What became of {name}:</b> {conclusion}</p>'
+    return ""
 
 
 def _rows(scene: Scene) -> str:
@@ -161,10 +155,8 @@ def _rows(scene: Scene) -> str:
 
 def _commands(subject: Subject, violation: Violation) -> str:
     replay = subject.replay(violation.run)
-    if replay is not None:
-        told = f"<h4>Run it again</h4>{html.command(replay)}"
-    else:
-        told = html.paragraph("No command runs this again: nothing beside the trace says how it was made.", "note")
+    told = html.paragraph("No command runs this again: nothing beside the trace says how it was made.", "note")
+    told = told if replay is None else f"<h4>Run it again</h4>{html.command(replay)}"
     if violation.messages and subject.rows is not None:
         name = "/".join(str(part) for part in violation.messages[0])
         words_ = ["plainchant", "explain", subject.path, "--run", violation.run, "--message", name]

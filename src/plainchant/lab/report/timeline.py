@@ -156,10 +156,10 @@ class _Picture:
             told = f"{moment(row['moment'])}: {words.event(row)}"
             self.picture.box(x, y, until - x, self.bar - 1, f"view v{colours[view_of(row)]}", title=told, round_by=2)
             group = f"{short(row['group'], 8)} " if not self.one_group else ""
-            for text in (f"{group}view {row['view']}: {words.listed(row['members'] or ())}", f"{group}view {row['view']}"):
-                if width_of(text) < until - x - 6:
-                    self.picture.text(x + 4, y + self.bar / 2 + 3.5, text, "bartext")
-                    break
+            view = f"{group}view {row['view']}"
+            whole = f"{view}: {words.listed(row['members'] or ())}"
+            if fitting := [text for text in (whole, view) if width_of(text) < until - x - 6]:
+                self.picture.text(x + 4, y + self.bar / 2 + 3.5, fitting[0], "bartext")
 
     def _marks(self) -> None:
         for row in self.run.sparse:

@@ -82,19 +82,11 @@ class Swept:
 
     def to_json(self) -> dict[str, Any]:
         """What ``summary.json`` says: a verification's JSON, and the counts of runs."""
-        return {
-            "plainchant": __version__,
-            "command": "sweep",
-            "scenario": self.definition.scenario,
-            "runs": {
-                "all": self.definition.runs,
-                **{verdict: self.verdicts.get(verdict, 0) for verdict in ("holds", "violated", "restless", "failed")},
-                "unexpected": self.unexpected,
-            },
-            "trace_events": self.events,
-            **self.verification.to_json(),
-            "verdict": self.verdict,
-        }
+        verdicts = {verdict: self.verdicts.get(verdict, 0) for verdict in ("holds", "violated", "restless", "failed")}
+        head = {"plainchant": __version__, "command": "sweep", "scenario": self.definition.scenario}
+        runs = {"all": self.definition.runs, **verdicts, "unexpected": self.unexpected}
+        found = {"trace_events": self.events, **self.verification.to_json(), "verdict": self.verdict}
+        return {**head, "runs": runs, **found}
 
 
 def swept(definition: Definition, directory: str | Path) -> tuple[Definition, Swept | None]:
@@ -189,11 +181,9 @@ def _stuck(definition: Definition, todo: Sequence[int], error: Exception | None)
     if told is None:
         assert error is not None
         return error
-    runs = definition.unit(todo[0])
-    return LabError(
-        f"the sweep does not get on: {told}. Try a run of the first unit that is missing alone: {definition.replay(runs[0])}; "
-        "when the cause is mended, the same command continues the sweep"
-    )
+    alone = f"Try a run of the first unit that is missing alone: {definition.replay(definition.unit(todo[0])[0])}"
+    again = "when the cause is mended, the same command continues the sweep"
+    return LabError(f"the sweep does not get on: {told}. {alone}; {again}")
 
 
 def progress_of(definition: Definition, tallies: Mapping[int, Tally]) -> Progress:

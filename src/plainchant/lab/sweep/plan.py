@@ -229,18 +229,14 @@ def parse_grid(text: str) -> tuple[str, tuple[str, ...]]:
 
 def _split(text: str) -> list[str]:
     """At the commas that stand outside of everything."""
-    pieces = [""]
-    depth = 0
-    quote = ""
+    pieces, depth, quote = [""], 0, ""
     for character in text:
         if quote:
             quote = "" if character == quote else quote
         elif character in "\"'":
             quote = character
-        elif character in "[{":
-            depth += 1
-        elif character in "]}":
-            depth -= 1
+        else:
+            depth += (character in "[{") - (character in "]}")
         if character == "," and depth == 0 and not quote:
             pieces.append("")
         else:

@@ -90,19 +90,16 @@ class Store:
         stored = read_definition(text, (self.directory / "scenario.toml").read_text(encoding="utf-8"), str(self.directory))
         said = json.loads(text)
         if said.get("id") != definition.id:
-            raise LabError(
-                f"{self.directory} holds another sweep ({_difference(said, stored, definition)}); "
-                "name another directory with --out, or remove it first"
-            )
+            other = f"holds another sweep ({_difference(said, stored, definition)})"
+            raise LabError(f"{self.directory} {other}; name another directory with --out, or remove it first")
         return stored
 
     def is_here(self, definition: Definition) -> bool:
         """Whether this machine sees the sweep's directory, and not another of the same name."""
-        try:
+        with contextlib.suppress(OSError, ValueError):
             said = json.loads((self.directory / "sweep.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return False
-        return bool(said.get("id") == definition.id)
+            return bool(said.get("id") == definition.id)
+        return False
 
     def is_committed(self, unit: int) -> bool:
         return self._marker(unit).exists()

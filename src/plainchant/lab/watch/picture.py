@@ -43,6 +43,12 @@ MOST_PROCESSES: Final = 200
 STEPS: Final = 8
 """Steps of the latency scale from one power of two to the next."""
 QUIET: Final = 5 * SECOND
+_ENDS: Final = {
+    "end": ("ended", "it ended in good order"),
+    "killed": ("killed", "it ended without a word: killed, or its machine failed"),
+    "crash": None,
+}
+"""The state of a process whose history has ended, and why; None: its row tells why."""
 Json: TypeAlias = dict[str, Any]
 
 
@@ -132,7 +138,6 @@ class _Process:
     joined: set[str] = dataclasses.field(default_factory=set)
     sent: Rates = dataclasses.field(default_factory=Rates)
     delivered: Rates = dataclasses.field(default_factory=Rates)
-    accepted: int = 0
     latencies: Latencies = dataclasses.field(default_factory=Latencies)
 
     @property
@@ -212,9 +217,7 @@ class RunPicture:
             process.sent.add(second, fact.count)
             self._sent_rate.add(second, fact.count)
             self._mark(fact, fact.time)
-        elif fact.kind == "accept":
-            process.accepted += fact.count
-        else:
+        elif fact.kind != "accept":
             self._other(process, fact)
 
     def _timed(self, fact: Fact, *, waited: bool) -> None:
@@ -224,21 +227,17 @@ class RunPicture:
         sent = times.find(fact.seq) if times is not None else None
         if sent is None:
             sent = fact.sent if fact.true_time is None else None
+        took = None if sent is None else fact.time - sent
         if fact.true_time is not None and fact.sent is not None:
-            self._took(fact, fact.true_time - fact.sent)
-        elif sent is not None:
-            self._took(fact, fact.time - sent)
+            took = fact.true_time - fact.sent
+        if took is not None:
+            for latencies in (self._latencies, self.processes[fact.process].latencies):
+                latencies.add(fact.time // SECOND, took, fact.count)
         elif not waited and len(self._pending) < PENDING:
-            self._pending.append(fact)
-            return
+            return self._pending.append(fact)
         else:
             self.unmatched += fact.count
         self._mark(fact, sent)
-
-    def _took(self, fact: Fact, took: int) -> None:
-        second = fact.time // SECOND
-        self._latencies.add(second, took, fact.count)
-        self.processes[fact.process].latencies.add(second, took, fact.count)
 
     def _mark(self, fact: Fact, sent: int | None) -> None:
         """The message of a range that is drawn, if one is."""
@@ -271,7 +270,10 @@ class RunPicture:
             if not process.views and not process.joined:
                 process.state, process.why = "left", f"it left {words.short(group)}"
         elif kind in ("crash", "end"):
-            self._gone(process, kind, detail)
+            process.blocked.clear()
+            stopped = words.short(detail.get("text") or detail.get("reason") or "it stopped", 300)
+            killed = kind == "crash" and detail.get("by") == "collector"
+            process.state, process.why = _ENDS["killed" if killed else kind] or ("stopped", stopped)
         elif kind == "block" and fact.seq is None:
             process.blocked[group or ""] = (fact.time, words.why_blocked(detail))
         elif kind == "unblock":
@@ -281,16 +283,6 @@ class RunPicture:
             self.log.append({"n": self._logged, "t": _ms(fact.time), "process": process.name, "kind": kind, "text": told})
             if kind not in ("block", "unblock"):
                 self._fresh.append([kind, _ms(fact.time), process.name, None, None, None, told])
-
-    def _gone(self, process: _Process, kind: str, detail: Json) -> None:
-        process.blocked.clear()
-        if kind == "end":
-            process.state, process.why = "ended", "it ended in good order"
-        elif detail.get("by") == "collector":
-            process.state, process.why = "killed", "it ended without a word: killed, or its machine failed"
-        else:
-            process.state = "stopped"
-            process.why = words.short(detail.get("text") or detail.get("reason") or "it stopped", 300)
 
     def _group(self, name: str) -> _Group:
         return self.groups.setdefault(name, _Group(name))
@@ -307,16 +299,11 @@ class RunPicture:
         group.known |= left | dict.fromkeys(members, "")
         key = (fact.view, members)
         if key not in group.seen:
-            told: Json = {
-                "number": fact.view,
-                "members": list(members),
-                "joined": [str(name) for name in detail.get("joined") or ()],
-                "left": [{"name": name, "why": why} for name, why in left.items()],
-                "t": _ms(fact.time),
-                "by": [],
-            }
-            group.seen[key] = told
-            group.views.append(told)
+            joined = [str(name) for name in detail.get("joined") or ()]
+            gone = [{"name": name, "why": why} for name, why in left.items()]
+            told: Json = {"number": fact.view, "members": list(members), "joined": joined, "left": gone}
+            group.seen[key] = told | {"t": _ms(fact.time), "by": []}
+            group.views.append(group.seen[key])
             if len(group.seen) > 4 * VIEWS:
                 del group.seen[next(iter(group.seen))]
         by = group.seen[key]["by"]

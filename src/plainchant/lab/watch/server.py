@@ -172,14 +172,9 @@ class Watch:
             told = self._source.told()
             if self.problem is not None:
                 told["problems"] = [*told["problems"], f"reading has stopped: {type(self.problem).__name__}: {self.problem}"]
-            return {
-                "what": self._source.what,
-                "source": told,
-                "rounds": self._rounds,
-                "runs": list(self.picture.runs),
-                "run": None if shown is None else shown.to_json(self._source.now(), full=full),
-                "verdict": self._verdicts.told(chosen),
-            }
+            run_told = None if shown is None else shown.to_json(self._source.now(), full=full)
+            source = {"what": self._source.what, "source": told, "rounds": self._rounds}
+            return {**source, "runs": list(self.picture.runs), "run": run_told, "verdict": self._verdicts.told(chosen)}
 
     def frame(self, run: str | None, full: bool) -> bytes:
         return f"data: {json.dumps(self.state(run, full), ensure_ascii=True)}\n\n".encode()

@@ -174,13 +174,8 @@ class LiveVerdict:
             .option("maxFileAge", "1h")
             .parquet(str(self._staging.directory))
         )
-        judged = staged.groupBy("run").applyInPandasWithState(
-            partial(judge, str(self._verdicts)),
-            "run string, events bigint",
-            "growing binary",
-            "update",
-            GroupStateTimeout.NoTimeout,
-        )
+        schemas = ("run string, events bigint", "growing binary", "update", GroupStateTimeout.NoTimeout)
+        judged = staged.groupBy("run").applyInPandasWithState(partial(judge, str(self._verdicts)), *schemas)
         self._query = (
             judged.writeStream.outputMode("update")
             .format("noop")
