@@ -90,8 +90,7 @@ def _as_written(text: str) -> str:
     >>> _as_written("Wrapped.\n\n  as it\n  is")
     'Wrapped.\n\n\x08\n  as it\n  is'
     """
-    paragraphs = re.split(r"\n{2,}", text)
-    return "\n\n".join(f"\b\n{each}" if each.startswith("  ") else each for each in paragraphs)
+    return "\n\n".join(f"\b\n{each}" if each.startswith("  ") else each for each in re.split(r"\n{2,}", text))
 
 
 def _readable(record: Callable[[Any], tuple[str, str] | None]) -> Callable[[Any], tuple[str, str] | None]:

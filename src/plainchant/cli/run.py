@@ -53,8 +53,7 @@ def run(
         return output().print(table)
     if file is None:
         raise UsageError(f"which scenario? Name a file or a shipped one: {', '.join(shipped())}")
-    overrides = [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())]
-    scenario = load(find(file), overrides)
+    scenario = load(find(file), [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())])
     if out is None:
         result = execute(scenario, verify_it=verify)
     else:

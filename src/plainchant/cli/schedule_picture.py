@@ -87,8 +87,7 @@ class _Picture:
         x = float(_LEFT)
         reserved = node.turn.reserved
         x = self._segment(x, y, reserved * scale, "ring", "ring", f"what the ring sends: {readable(reserved)}")
-        admitted = [verdict for verdict in node.verdicts if verdict.is_admitted]
-        for place, verdict in enumerate(admitted):
+        for place, verdict in enumerate([verdict for verdict in node.verdicts if verdict.is_admitted]):
             told = f"{verdict.demand.name}: {readable(verdict.share)} of each turn, n = {verdict.visits}"
             x = self._segment(x, y, verdict.share * scale, f"v{place % _TONES}", verdict.demand.name, told)
         for name, share in self._refused_share(node).items():

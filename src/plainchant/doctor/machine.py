@@ -261,8 +261,7 @@ class Machine:
         for _ in range(looks):
             before = time.monotonic()
             time.sleep(0.001)
-            after = time.monotonic()
-            late.append(after - before - 0.001)
+            late.append(time.monotonic() - before - 0.001)
             now = time.time() - time.monotonic()
             step, ahead = max(step, abs(now - ahead), key=abs), now
         late.sort()

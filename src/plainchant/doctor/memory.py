@@ -169,8 +169,7 @@ async def _read(group: Group) -> None:
 
 
 def main() -> None:
-    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    readings = asyncio.run(take_part(task))
+    readings = asyncio.run(take_part(msgspec.json.decode(sys.stdin.buffer.read(), type=Task)))
     sys.stdout.buffer.write(msgspec.json.encode({name: values.tolist() for name, values in readings.items()}))
 
 

@@ -159,8 +159,7 @@ def _uses(machine: Machine, subject: Subject, interface: Interface) -> bool:
 
 def buffers(machine: Machine, subject: Subject) -> Iterator[Finding]:
     """What the kernel gives of the socket buffers that transports ask for: windows are fitted to it."""
-    granted = machine.granted(WANTED_BUFFER)
-    for which, setting, got in zip(("receive", "send"), ("rmem_max", "wmem_max"), granted, strict=True):
+    for which, setting, got in zip(("receive", "send"), ("rmem_max", "wmem_max"), machine.granted(WANTED_BUFFER), strict=True):
         allowed = machine.read(f"/proc/sys/net/core/{setting}")
         limit = int(allowed) if allowed is not None and allowed.strip().isdecimal() else None
         said = f"; net.core.{setting} is {size_of(limit)}" if limit is not None else ""

@@ -118,8 +118,7 @@ class _Picture:
             told = f"{moment(row['moment'])}: {words}"
             x = max(self.x_of(row["moment"]), _LEFT - 14)
             if row["until"] is not None:
-                until = self.x_of(row["until"])
-                self.picture.box(x, y + 4, until - x, self.bottom - y - 4, "band", title=told)
+                self.picture.box(x, y + 4, self.x_of(row["until"]) - x, self.bottom - y - 4, "band", title=told)
             if row["moment"] >= self.scene.first:
                 self.picture.line(x, y + 4, x, self.bottom, "faultline", title=told)
             text = short(f"fault: {words}", 90)

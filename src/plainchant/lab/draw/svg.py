@@ -75,8 +75,7 @@ class Drawing:
         self.add("text", style, title=title, text=text, x=x, y=y)
 
     def shape(self, points: Sequence[tuple[float, float]], style: str, *, title: str = "") -> None:
-        told = " ".join(f"{number(x)},{number(y)}" for x, y in points)
-        self.add("polygon", style, title=title, points=told)
+        self.add("polygon", style, title=title, points=" ".join(f"{number(x)},{number(y)}" for x, y in points))
 
     def path(self, points: Sequence[tuple[float, float]], style: str) -> None:
         told = "M" + "L".join(f"{number(x)},{number(y)}" for x, y in points)

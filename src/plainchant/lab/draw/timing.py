@@ -162,8 +162,7 @@ def _life(rows: Rows, message: Message, every: Sequence[Operation], origin: int)
     if not naming:
         hint = "list those there are with: plainchant trace DIR --kind send"
         raise UsageError(f"there is no message {message[0]}/{message[1]}/{message[2]} in this run; {hint}")
-    send = next((event for event in naming if event.kind == "send"), naming[0])
-    began = send.when - origin
+    began = next((event for event in naming if event.kind == "send"), naming[0]).when - origin
     ended = max(event.when for event in naming) - origin
     for name in {event.process for event in naming if event.kind == "deliver"}:
         delivered = max(event.when - origin for event in naming if event.process == name and event.kind == "deliver")
@@ -290,8 +289,7 @@ class _Scale:
         worked += [(event.when, event.when) for event in shown.marks]
         clipped = sorted((max(begin, shown.first), min(end, shown.last)) for begin, end in worked)
         self.busy = _merged(clipped, shown) if clipped else [(shown.first, shown.last)]
-        length = sum(end - begin for begin, end in self.busy)
-        per_ns = (_WIDE - _CUT * (len(self.busy) - 1)) / max(length, 1)
+        per_ns = (_WIDE - _CUT * (len(self.busy) - 1)) / max(sum(end - begin for begin, end in self.busy), 1)
         self._knots: list[tuple[int, float]] = []
         x = float(_LEFT)
         for begin, end in self.busy:

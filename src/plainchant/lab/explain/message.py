@@ -55,8 +55,7 @@ class MessageExplainer:
             self._told += self._story.steps(self._message, self._send, max(event.when for event in self._naming))
         self._tell_gaps()
         self._tell_crashes()
-        missing = self._tell_missing()
-        return f"The life of message {_name(self._message)}", self._told, self._conclusion(missing)
+        return f"The life of message {_name(self._message)}", self._told, self._conclusion(self._tell_missing())
 
     def _sentence(self, event: Event) -> str:
         who = event.process

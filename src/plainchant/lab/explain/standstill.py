@@ -130,8 +130,7 @@ def waited_for(rows: Rows, why: Why, found: Standstill) -> str:
     """What a member waited for, in a few clauses: what blocked it, the faults in force, and the last crash, election, view or
     suspicion of that time."""
     clauses = [*_blocked(rows, found)]
-    faults = map(_fault, why.faults_in_force(found.since, found.until))
-    clauses += list(dict.fromkeys(faults))[:_NAMED_MAX]
+    clauses += list(dict.fromkeys(map(_fault, why.faults_in_force(found.since, found.until))))[:_NAMED_MAX]
     where: dict[str, Any] = {"group": found.group, "after": found.since - 1, "until": found.until}
     crashes = dict.fromkeys(event.process for event in rows.find("crash", **where) if event.process != found.process)
     clauses += [f"the crash of {listed(crashes, most=_NAMED_MAX)}"] if crashes else []

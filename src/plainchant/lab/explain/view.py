@@ -47,8 +47,7 @@ class ViewExplainer:
         after = f"view {change.origins[0].view}" if len(origins) == 1 else listed(origins)
         title = f"How {self._name} of {change.group} {braces(change.members)} came to be{f', after {after}' if after else ''}"
         told = self._agreement()
-        trigger = min((event.when for event, _, _ in told), default=change.first.when)
-        told += self._faults(trigger)
+        told += self._faults(min((event.when for event, _, _ in told), default=change.first.when))
         told += [self._installation(event) for event in change.installed]
         for event in change.others:
             what = f"{event.process} goes another way: it installs view {event.view} {braces(event.members)}"

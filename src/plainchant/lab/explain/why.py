@@ -220,8 +220,7 @@ class Why:
 
     def _view(self, event: Event) -> str | None:
         """Why the view differs from the one before."""
-        gone = left_reasons(event.detail)
-        clauses = list(gone.values())
+        clauses = list(left_reasons(event.detail).values())
         joined = event.detail.get("joined")
         newcomers = event.detail.get("newcomers") or []
         met = [part for part in parts_in(event.detail) if part and part[0] not in newcomers]

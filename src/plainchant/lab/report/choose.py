@@ -125,8 +125,7 @@ def telling_message(rows: Rows, run: str, *, troubled: bool) -> Message | None:
     lives = table.select(keys).append_column("taken", pc.fill_null(taken, 0)).group_by(keys, use_threads=False)
     summed = lives.aggregate([("taken", "max"), ("taken", "count")])
     if not troubled:
-        most = pc.max(summed.column("taken_count"))
-        summed = summed.filter(pc.equal(summed.column("taken_count"), most))
+        summed = summed.filter(pc.equal(summed.column("taken_count"), pc.max(summed.column("taken_count"))))
     summed = summed.sort_by([("taken_max", "ascending"), *((key, "ascending") for key in keys)])
     chosen = summed.slice(summed.num_rows - 1 if troubled else summed.num_rows // 2, 1).to_pylist()[0]
     return chosen["group"], chosen["sender"], chosen["seq"]
@@ -229,12 +228,10 @@ def _steps(must: list[Row], sparse: list[Row], faults: list[Row], marks: dict[Pl
         if _place(row) in marks or started is None or row["moment"] >= started or row["kind"] == "fault"
     }
     ranks = {place: 0 if place in marks else rank.get(row["kind"], 9) for place, row in once.items()}
-    ordered = sorted(once.values(), key=lambda row: (ranks[_place(row)], row["moment"], *_place(row)))
-    return _in_order(ordered[:STEPS_MAX])
+    return _in_order(sorted(once.values(), key=lambda row: (ranks[_place(row)], row["moment"], *_place(row)))[:STEPS_MAX])
 
 
 def _around(rows: list[Row], places: list[Place]) -> list[Row]:
     """The rows next to these places, in the order of histories."""
     wanted = {(process, near) for process, index in places for near in range(index - 2, index + 3)}
-    chosen = [row for row in rows if _place(row) in wanted]
-    return sorted(chosen, key=lambda row: (natural(row["process"]), row["index"]))
+    return sorted([row for row in rows if _place(row) in wanted], key=lambda row: (natural(row["process"]), row["index"]))

@@ -95,8 +95,7 @@ def _add_runs(told: Overview, table: pa.Table) -> None:
 def _latencies_by_send(told: Overview, rows: Rows) -> None:
     """For traces without send times: each delivery with the send of its message."""
     keys = ["run", "group", "sender", "seq"]
-    where = ds.field("kind").isin(["send", "deliver"])
-    tables = list(rows.stream([*keys, "kind", "time"], where))
+    tables = list(rows.stream([*keys, "kind", "time"], ds.field("kind").isin(["send", "deliver"])))
     if not tables:
         return
     table = pa.concat_tables(tables)

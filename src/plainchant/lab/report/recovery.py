@@ -182,8 +182,7 @@ class _Picture:
         before = -(-(self.each.at - self.begin) // width)
         edges = self.each.at + width * np.arange(-before, (self.end - self.each.at) // width + 1)
         edges = np.unique(np.clip(edges, self.begin, self.end))
-        counts = np.diff(np.searchsorted(self.each.deliveries, edges))
-        rates = counts / (np.diff(edges) / SECOND) / len(self.each.survivors)
+        rates = np.diff(np.searchsorted(self.each.deliveries, edges)) / (np.diff(edges) / SECOND) / len(self.each.survivors)
         points = [(self.x(self.begin), float(self.floor))]
         for left, right, rate in zip(edges[:-1].tolist(), edges[1:].tolist(), rates.tolist(), strict=True):
             points += [(self.x(left), self.y(rate)), (self.x(right), self.y(rate))]
@@ -201,8 +200,7 @@ class _Picture:
         self.drawing.text(8, self.top + 26, "at a survivor", "small")
         for share, text in ((1.0, "before"), (BACK, f"{BACK:.0%}")):
             y = self.y(self.before * share)
-            told = f"{text}: {self.before * share:,.0f} messages/s"
-            self.drawing.line(_LEFT, y, _WIDTH - _RIGHT, y, "quantile", title=told)
+            self.drawing.line(_LEFT, y, _WIDTH - _RIGHT, y, "quantile", title=f"{text}: {self.before * share:,.0f} messages/s")
             self.drawing.text(_LEFT - 6, y + (-2 if share == 1 else 10), f"{text} {compact(self.before * share)}", "tick right")
 
     def _axis(self) -> None:

@@ -170,8 +170,7 @@ def chart(counts: dict[int, int] | Counter[int], what: str, told: Callable[[floa
     if len(counts) == 1:
         ((value, many),) = counts.items()
         return f"<figure><figcaption>{head} {html.text(told(value))} for all {many:,} {html.text(unit)}.</figcaption></figure>"
-    caption = f"{head} {html.text(summary(counts, told))}."
-    return html.figure(histogram(counts, name, told=told, what=unit), caption)
+    return html.figure(histogram(counts, name, told=told, what=unit), f"{head} {html.text(summary(counts, told))}.")
 
 
 def _whole(value: float) -> str:

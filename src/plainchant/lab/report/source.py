@@ -297,8 +297,7 @@ def _violations(found: ds.Dataset, most: int) -> tuple[Violation, ...]:
             best[name] = _one_a_run_first(both.sort_by(_SMALLEST_FIRST)).slice(0, most)
     if not best:
         return ()
-    rows = pa.concat_tables(best.values()).sort_by(_SMALLEST_FIRST).to_pylist()
-    return _in_turn(map(violation_of, rows), most)
+    return _in_turn(map(violation_of, pa.concat_tables(best.values()).sort_by(_SMALLEST_FIRST).to_pylist()), most)
 
 
 def _one_a_run_first(violations: pa.Table) -> pa.Table:

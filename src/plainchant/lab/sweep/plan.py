@@ -269,8 +269,7 @@ class _Counted(TraceBuffer):
 
 
 def _unit_runs(definition: Definition) -> int:
-    seeds = len(definition.seed_list)
-    rows = max(_rows(definition, number) for number in sorted({0, definition.runs - seeds}))
+    rows = max(_rows(definition, number) for number in sorted({0, definition.runs - len(definition.seed_list)}))
     by_rows = UNIT_ROWS // max(rows, 1)
     return max(1, min(by_rows, -(-definition.runs // UNITS_WANTED), UNIT_RUNS_MAX))
 

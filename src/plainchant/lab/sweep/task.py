@@ -72,8 +72,7 @@ class Job:
         """For ``mapInArrow``: rows are numbers of tasks."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                row = {"task": number, "problem": Task(self, number).work()}
-                yield pa.RecordBatch.from_pylist([row], schema=_RESULT)
+                yield pa.RecordBatch.from_pylist([{"task": number, "problem": Task(self, number).work()}], schema=_RESULT)
 
 
 class Task:

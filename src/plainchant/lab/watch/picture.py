@@ -376,7 +376,6 @@ class RunPicture:
         there |= {process.name for process in present if group.name in process.joined}
         ends = {name: process.why or "no view names it any more" for name, process in self.processes.items()}
         gone = {name: why for name, why in group.known.items() if name not in there}
-        absent = [{"name": name, "why": why or ends.get(name, "no view names it any more")} for name, why in gone.items()]
         return {
             "name": group.name,
             "parts": [
@@ -388,7 +387,7 @@ class RunPicture:
                 for (number, members), at in sorted(parts.items(), key=lambda part: (-len(part[1]), part[0][0]))
             ],
             "joined": sorted(name for name in there if not any(name in members for _, members in parts)),
-            "absent": absent,
+            "absent": [{"name": name, "why": why or ends.get(name, "no view names it any more")} for name, why in gone.items()],
             "views": list(group.views)[::-1],
         }
 

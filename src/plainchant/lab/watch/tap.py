@@ -90,8 +90,7 @@ class Tap(Spool):
         if count < 1:
             return
         self._forgotten += len(self._facts) == KEPT
-        fact = Fact(self._run_name, self._process_name, self._upcoming, kind, time, group, count=count, **more)
-        self._facts.append(fact)
+        self._facts.append(Fact(self._run_name, self._process_name, self._upcoming, kind, time, group, count=count, **more))
         self._upcoming += count
 
     def poll(self) -> list[Fact]:

@@ -172,8 +172,7 @@ class SparkVerdict:
         assert self._scratch is not None
         assert self._whole is not None
         try:
-            path = self._whole(Path(self._scratch.name, "whole"))
-            verification = verify(spark, [path])
+            verification = verify(spark, [self._whole(Path(self._scratch.name, "whole"))])
         except PlainchantError as error:
             return {"problem": str(error)}
         properties = {name: {**found.to_json(), "verdict": found.verdict} for name, found in verification.properties.items()}
