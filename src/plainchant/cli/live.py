@@ -176,8 +176,7 @@ def given_parameters(path: Path, overrides: Sequence[str]) -> frozenset[str]:
 def execute(
     scenario: Scenario, directory: Path, *, verify_it: bool | None = None, options: dict[str, Any] | None = None
 ) -> LiveResult:
-    """Runs a scenario live; writes trace, scenario and summary into a directory, and what processes complained of if one of them
-    ended unexpectedly.
+    """Runs a scenario live; writes trace, scenario, summary, and the complaints of processes if one ended unexpectedly.
 
     ``verify_it``: None verifies runs that are small enough, True all, False none. ``options`` are those of ``supervise``.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from rich.console import Console
 from typer import Argument, Exit
@@ -107,7 +107,7 @@ def tell_restless(drain: int, not_quiet: Mapping[str, str], console: Console) ->
         console.print(f"  {process}: {text}", markup=False)
 
 
-def count_words(count: Mapping[str, int]) -> str:
+def count_words(count: Mapping[Any, int]) -> str:
     """How often there is what: ``4 alive, 1 crashed``."""
     return ", ".join(f"{number} {what}" for what, number in count.items())
 

@@ -172,8 +172,8 @@ class _Chosen:
         return rows
 
     def odd(self, found: Mapping[Message, Sequence[Row]]) -> list[Message]:
-        """Those of the messages that, in the whole run, fewer processes delivered than another one of their group, or that were
-        delivered in another view than they were sent in. What was sent before the picture begins is none."""
+        """Messages sent in the picture that, in the whole run, fewer processes delivered than another one of their group, or that
+        were delivered in another view than they were sent in."""
         numbers = [message[2] for message in found]
         rows = self._rows
         delivered = rows.mask("deliver", group=self._group) & (rows.seq >= min(numbers)) & (rows.seq <= max(numbers))

@@ -70,8 +70,7 @@ class Explainer:
         is_whole: bool = True,
         stood_still: Sequence[Standstill] | None = None,
     ) -> None:
-        """``table`` has the rows of one run, or (not ``is_whole``) those that matter; ``origin`` is when the run began;
-        ``stood_still``: its standstills, where they cannot be read off these rows."""
+        """As for :class:`Rows`; ``stood_still`` has the run's standstills, where they cannot be read off these rows."""
         self._stood_still = stood_still
         self._rows = Rows(table, origin=origin, is_whole=is_whole)
         self.origin = self._rows.origin

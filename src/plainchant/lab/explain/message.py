@@ -131,8 +131,7 @@ class MessageExplainer:
                 self._told.append((last, crash_words(process, last.detail), self._story.stopped(last)))
 
     def _expected(self) -> list[str]:
-        """Processes that should deliver it: the view in force at its send, or in which it was delivered first;
-        without views, every process that joins the group or delivers in it."""
+        """Processes that should deliver it: the view at its send, or at its first delivery; without views, all in the group."""
         events = [self._send] if self._send is not None else []
         events += list(self._delivered.values())[:1]
         for event in events:

@@ -56,8 +56,8 @@ def explainer_of(
     is_standstill: bool = False,
     small: int = SMALL,
 ) -> Found:
-    """The explainer for a question about a message, a view or a process of one run; ``run`` may be left out if there is but one.
-    A view without a number stands for all of its group, to be listed. ``is_standstill``: why the process, or any, stood still."""
+    """The explainer for a question about a message, a view (without a number: all of its group), a process, or, with
+    ``is_standstill``, why the process, or any, stood still. ``run`` may be left out if there is only one."""
     dataset = _open(path)
     run = _choose(dataset, run)
     of_run = pc.field("run") == run
@@ -175,8 +175,7 @@ def _moments(dataset: ds.Dataset, wanted: Any) -> list[int]:
 
 
 def _own_messages(message: Message) -> Any:
-    """The sender's sends, and deliveries of its own messages: they tell which of its batches is which. What it accepted from its
-    application is counted to find the message, because ``accept`` rows have no number."""
+    """The sender's sends and own deliveries, which tell its batches apart, and ``accept`` rows, which are only counted."""
     group, sender, seq = message
     there = (pc.field("process") == sender) & (pc.field("group") == group)
     own = pc.field("kind").isin(["send", "deliver"]) & (pc.field("sender") == sender) & (pc.field("seq") <= seq)

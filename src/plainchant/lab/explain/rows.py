@@ -221,8 +221,7 @@ class Rows:
         return self._first(installed[installed < event.at][-1:])
 
     def burst(self, event: Event) -> list[Event]:
-        """The deliveries of the same group that stand directly before this one and happened at the same instant: what
-        came free together."""
+        """The deliveries of the same group directly before this one, at the same instant: what came free together."""
         first = event.at
         like = self.process[first], self.code("kind", "deliver"), self.group[first], event.when
         while first > 0 and like == tuple(column[first - 1] for column in (self.process, self.kind, self.group, self.when)):

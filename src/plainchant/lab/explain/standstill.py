@@ -127,8 +127,7 @@ def _what(found: Standstill) -> str:
 
 
 def waited_for(rows: Rows, why: Why, found: Standstill) -> str:
-    """What a member waited for, in a few clauses: what blocked it, the faults in force, and the last crash, election, view or
-    suspicion of that time."""
+    """What a member waited for: what blocked it, faults in force, the last crash, election, view or suspicion of that time."""
     clauses = [*_blocked(rows, found)]
     clauses += list(dict.fromkeys(map(_fault, why.faults_in_force(found.since, found.until))))[:_NAMED_MAX]
     where: dict[str, Any] = {"group": found.group, "after": found.since - 1, "until": found.until}

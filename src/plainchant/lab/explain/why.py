@@ -146,8 +146,7 @@ class Why:
         return self._rows.moments([row.when for row in asked if asks_for(row, rank)])
 
     def _behind(self, event: Event, since: int) -> tuple[Event | None, str]:
-        """Something earlier in the order that was missing (what came free at the same instant begins with it), and when
-        it was asked for; or what only seems to have been missing, and nothing."""
+        """The earlier message that was missing, and when it was asked for; or the one that seems to have been, and nothing."""
         burst = self._rows.burst(event)
         earlier = [row for row in burst if row.rank is not None and event.rank is not None and row.rank < event.rank]
         # The first of them is what all the others had to wait for.

@@ -113,8 +113,7 @@ def _members_then(rows: list[Row], message: Message) -> list[str]:
 
 
 def telling_message(rows: Rows, run: str, *, troubled: bool) -> Message | None:
-    """A message whose life is worth reading: the slowest where something went wrong, and else, of those that most
-    processes delivered, one that took as long as most."""
+    """A message to tell: the slowest if something went wrong, else, of those that most processes delivered, a usual one."""
     whole = rows.whole(run)
     table = whole if whole is not None else rows.select(run, pc.field("index") < 2_000)
     table = table.filter(pc.equal(table.column("kind"), "deliver"))

@@ -30,10 +30,7 @@ _WARNINGS: Final = 10
 
 
 def page(subject: Subject, *, progress: Callable[[str], None] = lambda doing: None) -> str:
-    """The report as one HTML file. ``progress`` is told what is being done, for people who wait.
-
-    Everything it shows is in it: it needs no network, no script and no other file.
-    """
+    """The report as one HTML file without a script, which loads nothing; ``progress`` is told what is being done."""
     progress("reading the trace")
     seen = overview(subject.rows) if subject.rows is not None else Overview()
     body = [_opening(subject, seen), _properties(subject)]

@@ -324,8 +324,7 @@ def _replays(runs: pa.Table, violations: Iterable[Violation]) -> dict[str, str]:
 
 
 def _in_turn(violations: Iterable[Violation], most: int) -> tuple[Violation, ...]:
-    """The first of each property, then the second of each, ...; of several runs, first one of each run. So every violated
-    property is shown if there is room, and not the same run again and again."""
+    """The first of each property, one of each run, then the second of each, ...: what is shown varies as much as it can."""
     seen: Counter[tuple[str, ...]] = Counter()
     ranked = []
     for place, violation in enumerate(violations):

@@ -57,11 +57,8 @@ class NoVerdict:
 
 
 class SparkVerdict:
-    """``start`` it, give it facts, ``stop`` it. ``whole`` makes the trace to verify when all is over and says where it is; None:
-    somebody else verifies the end.
-
-    ``staging`` is where facts wait for Spark, a directory that a cluster's machines share; without it a temporary one.
-    """
+    """``start`` it, give it facts, ``stop`` it. ``whole`` makes the trace to verify at the end and returns its place; None: the
+    end is not verified here. ``staging``: where facts wait for Spark, a directory that a cluster's machines share."""
 
     def __init__(
         self,
