@@ -95,8 +95,8 @@ def measure(*, copies: int, size: int, seconds: float, processes: int = 3) -> Me
     try:
         for place, process in zip(places, running, strict=True):
             assert process.stdin is not None
-            process.stdin.write(msgspec.json.encode(Task(place, peers, server.namespace, copies, size, seconds)))
-            process.stdin.close()
+            with process.stdin as pipe:
+                pipe.write(msgspec.json.encode(Task(place, peers, server.namespace, copies, size, seconds)))
             process.stdin = None
         for process in running:
             said, _ = process.communicate(timeout=seconds + START_SECONDS)
@@ -105,9 +105,8 @@ def measure(*, copies: int, size: int, seconds: float, processes: int = 3) -> Me
             for name, values in msgspec.json.decode(said, type=dict[str, list[int]]).items():
                 readings.setdefault(NAMES.get(name, name), array("q")).extend(values)
     except subprocess.TimeoutExpired:
-        raise CommonMemoryError(
-            f"the processes that measure did not end in {seconds + START_SECONDS:g} s; is the machine overloaded?"
-        ) from None
+        late = f"did not end in {seconds + START_SECONDS:g} s"
+        raise CommonMemoryError(f"the processes that measure {late}; is the machine overloaded?") from None
     finally:
         for process in running:
             process.kill()

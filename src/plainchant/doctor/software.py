@@ -46,10 +46,8 @@ def event_loop(machine: Machine, subject: Subject) -> Iterator[Finding]:
             "on Windows: asyncio.set_event_loop_policy(asyncio.WindowsSelectorEventLoopPolicy()), or run it in a container",
         )
     else:
-        if "SelectSelector" in made:
-            yield warning(f"{made}: at most 1,024 sockets, and slow with many", "use a system with epoll or kqueue")
-        else:
-            yield ok(made)
+        slow = warning(f"{made}: at most 1,024 sockets, and slow with many", "use a system with epoll or kqueue")
+        yield slow if "SelectSelector" in made else ok(made)
 
 
 def fits(version: str, wanted: str) -> bool:

@@ -108,7 +108,9 @@ def scene(
     if len(untimely) > LATE_MAX:
         notes.append(f"{LATE_MAX} of {len(untimely):,} timing faults are drawn")
         untimely = _spread(untimely, LATE_MAX)
-    marks, also = _joined([row for row in (*marks, *untimely) if not _is_quiet(row, story)])
+    # Quiet: another mark of the same instant shows the same, or the row is about no more than itself.
+    told = [row for row in (*marks, *untimely) if row["detail"].get("stage") not in _QUIET_STAGES]
+    marks, also = _joined([row for row in told if not story.is_quiet(event_of(row))])
     tokens = rows.of(("token",), low, high) if story.has_turns else []
     if len(tokens) > TURNS_MAX:
         notes.append(f"{len(tokens):,} turns are not drawn: choose a stretch with at most {TURNS_MAX}")
@@ -181,9 +183,7 @@ class _Chosen:
         table = table.aggregate([("process", "count_distinct"), ("view", "min"), ("view", "max")])
         lives = {(row["group"], row["sender"], row["seq"]): row for row in table.to_pylist()}
         counts = {message: lives[message]["process_count_distinct"] if message in lives else 0 for message in found}
-        usual: dict[str, int] = {}
-        for message, count in counts.items():
-            usual[message[0]] = max(usual.get(message[0], 0), count)
+        usual = {group: max(many for (name, *_), many in counts.items() if name == group) for group, *_ in counts}
         sent = {message: row["view"] for message, about in found.items() for row in about if row["kind"] == "send"}
         return [
             message
@@ -197,11 +197,6 @@ def event_of(row: Row) -> Event:
     return Event.of(row, row["detail"], row["moment"])
 
 
-def _is_quiet(row: Row, story: Story) -> bool:
-    """Whether another mark of the same instant shows the same, or the row is about no more than itself."""
-    return row["detail"].get("stage") in _QUIET_STAGES or story.is_quiet(event_of(row))
-
-
 def _turns(tokens: Sequence[Row], drawn: Sequence[Row]) -> list[Turn]:
     """Turns, each with what is drawn of it and the one that the token came from: that of the visit before."""
     started: dict[tuple[str, int], Row] = {}
@@ -211,9 +206,8 @@ def _turns(tokens: Sequence[Row], drawn: Sequence[Row]) -> list[Turn]:
     visits = {(row["group"], row["detail"].get("visit")): row for row in tokens}
     found = []
     for row in tokens:
-        visit = whole(row["detail"], "visit")
-        by_token = row["detail"].get("by") == "token" and visit is not None
-        before = visits.get((row["group"], visit - 1)) if by_token and visit is not None else None
+        visit = whole(row["detail"], "visit") if row["detail"].get("by") == "token" else None
+        before = visits.get((row["group"], visit - 1)) if visit is not None else None
         found.append(Turn(started.get((row["process"], row["moment"]), row), row, before))
     return found
 

@@ -81,7 +81,9 @@ class Drawing:
         told = "M" + "L".join(f"{number(x)},{number(y)}" for x, y in points)
         self.add("path", style, d=told)
 
-    def axis(self, left: float, right: float, y: float, ticks: Iterable[tuple[float, str]], *, below: float = 17) -> None:
+    def axis(
+        self, left: float, right: float, y: float, ticks: Iterable[tuple[float, str]], *, below: float = 17, apart: float = 8
+    ) -> None:
         """A line with ticks and their texts; a tick whose text would touch the one before is left out."""
         self.line(left, y, right, y, "axis")
         free = -1.0
@@ -89,7 +91,7 @@ class Drawing:
             if x - width_of(told) / 2 > free:
                 self.line(x, y, x, y + 4, "axis")
                 self.text(x, y + below, told, "tick")
-                free = x + width_of(told) / 2 + 8
+                free = x + width_of(told) / 2 + apart
 
     def cross(self, x: float, y: float, size: float, *, title: str) -> None:
         """The sign of a process that stops."""

@@ -172,9 +172,8 @@ def _life(rows: Rows, message: Message, every: Sequence[Operation], origin: int)
         copies = max((operation.copy for operation in flags), default=0) + 1
         ended = max([ended, *(operation.ended for operation in after[:copies])])
     bounds = rows.bounds
-    lines = [(began, "T")]
-    lines += [(began + bounds["send"], "T + \N{GREEK CAPITAL LETTER DELTA}s")] if "send" in bounds else []
-    lines += [(began + bounds["deliver"], "delivered by now")] if "deliver" in bounds else []
+    texts = {"send": "T + \N{GREEK CAPITAL LETTER DELTA}s", "deliver": "delivered by now"}
+    lines = [(began, "T"), *((began + bounds[name], text) for name, text in texts.items() if name in bounds)]
     margin = max((ended - began) // 50, 1)
     return began - margin, ended + margin, lines
 

@@ -69,11 +69,13 @@ def histogram(counts: Mapping[int, int], title: str, *, told: Callable[[float], 
             tall_here = max(tall * many / most, 1)
             here = f"{told(scale.edges[number])} to {told(scale.edges[number + 1])}: {many:,} {what}"
             picture.box(_LEFT + one * number + 0.5, floor - tall_here, one - 1, tall_here, "bar", title=here)
-    picture.line(_LEFT, floor, _WIDTH - 14, floor, "axis")
-    _ticks(picture, scale, one, floor, told)
+    aside = 0.5 if scale.edges[1] - scale.edges[0] == 1 else 0
+    places = [(_LEFT + one * (scale.place(value) + aside), told(value)) for value in _ticks(scale)]
+    fitting = [(x, text) for x, text in places if x + width_of(text) / 2 < _WIDTH]
+    picture.axis(_LEFT, _WIDTH - 14, floor, fitting, apart=6)
     free = -1.0
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-        x = _LEFT + one * (scale.place(quantile(counts, share)) + (0.5 if scale.edges[1] - scale.edges[0] == 1 else 0))
+        x = _LEFT + one * (scale.place(quantile(counts, share)) + aside)
         picture.line(x, _TOP - 8, x, floor, "quantile", title=f"{name}: {told(quantile(counts, share))}")
         if x - width_of(name) / 2 > free:
             picture.text(x, _TOP - 12, name, "tick")
@@ -81,20 +83,12 @@ def histogram(counts: Mapping[int, int], title: str, *, told: Callable[[float], 
     return str(picture)
 
 
-def _ticks(picture: Drawing, scale: Scale, one: float, floor: float, told: Callable[[float], str]) -> None:
+def _ticks(scale: Scale) -> list[float]:
     low, high = scale.edges[0], scale.edges[-1]
-    if scale.logarithmic:
-        values = [factor * 10.0**power for power in range(math.floor(math.log10(low)), 20) for factor in (1, 2, 5)]
-    else:
-        values = steps_between(low, high, 5)
-    free = -1.0
-    for value in values:
-        text = told(value)
-        x = _LEFT + one * (scale.place(value) + (0.5 if scale.edges[1] - scale.edges[0] == 1 else 0))
-        if low <= value <= high and x - width_of(text) / 2 > free and x + width_of(text) / 2 < _WIDTH:
-            picture.line(x, floor, x, floor + 4, "axis")
-            picture.text(x, floor + 17, text, "tick")
-            free = x + width_of(text) / 2 + 6
+    if not scale.logarithmic:
+        return [value for value in steps_between(low, high, 5) if low <= value <= high]
+    values = (factor * 10.0**power for power in range(math.floor(math.log10(low)), 20) for factor in (1, 2, 5))
+    return [value for value in values if low <= value <= high]
 
 
 def summary(counts: Mapping[int, int], told: Callable[[float], str]) -> str:

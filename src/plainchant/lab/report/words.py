@@ -142,16 +142,18 @@ def label_fault(picture: Drawing, detail: str | None, x: float, y: float, title:
 
 def fault_word(detail: str | None) -> str:
     """The kind of a fault, in a word."""
-    known = decode(detail)
-    word = known.get("fault") if isinstance(known, dict) else None
-    return short(word, 16) if isinstance(word, str) else "fault"
+    match decode(detail):
+        case {"fault": str(word)}:
+            return short(word, 16)
+    return "fault"
 
 
 def fault_length(detail: str | None) -> int:
     """How long a fault lasts; 0 where it does not say."""
-    known = decode(detail)
-    length = known.get("length") if isinstance(known, dict) else None
-    return length if isinstance(length, int) and length > 0 else 0
+    match decode(detail):
+        case {"length": int(length)} if length > 0:
+            return length
+    return 0
 
 
 def _digits(value: float) -> str:

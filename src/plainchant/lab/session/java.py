@@ -63,11 +63,9 @@ def find_java(scratch: Path, environment: Mapping[str, str] | None = None) -> Ja
             return Java(home, answer.release, answer.described, bundled=origin == _BUNDLED)
         why = answer if isinstance(answer, str) else f"is Java {answer.release} ({home})"
         refused.append(f"{origin} {why}")
-    found = "; ".join(refused) or "there is none"
-    raise LabError(
-        f"Spark needs Java 17, 21 or 25, and {found}: install one and set JAVA_HOME to it, "
-        "or install the one that comes with pip install 'plainchant[lab]'"
-    )
+    needs = f"Spark needs Java 17, 21 or 25, and {'; '.join(refused) or 'there is none'}"
+    advice = "install one and set JAVA_HOME to it, or install the one that comes with pip install 'plainchant[lab]'"
+    raise LabError(f"{needs}: {advice}")
 
 
 def _candidates(given: Mapping[str, str], scratch: Path) -> Iterator[tuple[str, Path]]:

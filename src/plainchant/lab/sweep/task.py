@@ -79,18 +79,14 @@ class Task:
     """One task at work."""
 
     def __init__(self, job: Job, number: int) -> None:
-        self._job = job
-        self._number = number
-        self._definition = job.definition
+        self._job, self._number, self._definition = job, number, job.definition
         self._store = Store(job.directory)
 
     def work(self) -> str | None:
         """Commits all its units; what keeps it from that, in words, if something does."""
         if not self._store.is_here(self._definition):
-            return (
-                f"the machine that a task ran on does not see the sweep's directory {self._store.directory}; "
-                "name one with --out that this machine and all executors share"
-            )
+            unseen = f"the machine that a task ran on does not see the sweep's directory {self._store.directory}"
+            return f"{unseen}; name one with --out that this machine and all executors share"
         try:
             # First its own units, then the others', the last ones first.
             others = ((self._number + distance) % self._job.tasks for distance in range(1, self._job.tasks))

@@ -108,10 +108,8 @@ class Watch:
             await self._runner.cleanup()
             place = f"{self._host}:{self._port}"
             raise UsageError(f"cannot listen at {place}: {error.strerror or error}; choose another with a free port") from error
-        address = self._runner.addresses[0]
-        host = f"[{address[0]}]" if ":" in address[0] else address[0]
-        self.url = f"http://{host}:{address[1]}/"
-        self._port = address[1]
+        host, self._port = self._runner.addresses[0][:2]
+        self.url = f"http://[{host}]:{self._port}/" if ":" in host else f"http://{host}:{self._port}/"
         self._task = asyncio.create_task(self._go())
         return self
 
@@ -248,11 +246,8 @@ def _is_address(name: str) -> bool:
 @contextmanager
 def served(source: Source, place: str, *, verdicts: Verdicts | None = None) -> Iterator[Watch]:
     """The page on a thread of its own, for programs that have no event loop to spare."""
-    watch = Watch(source, place, verdicts=verdicts)
-    ready: threading.Event = threading.Event()
-    failure: list[BaseException] = []
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
+    watch, failure = Watch(source, place, verdicts=verdicts), list[BaseException]()
+    ready, stop, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
 
     async def serve() -> None:
         async with watch:

@@ -155,8 +155,7 @@ class SparkVerdict:
                     self._state, self._why = "on", ""
                     self._ready.set()
                 self._runs = stream.runs
-                problem = stream.problem
-                if problem is not None:
+                if (problem := stream.problem) is not None:
                     raise RuntimeError(problem)
                 judged = sum(told["events"] for told in self._runs.values())
                 if self._whole is not None and self._is_over.is_set() and self._final is None and judged >= self._staged:
@@ -183,10 +182,8 @@ def collected(spools: Path, size: Callable[[], int]) -> Callable[[Path], str]:
         from ...trace.collect import collect
 
         if size() > LARGEST:
-            raise PlainchantError(
-                f"the spools are larger than {LARGEST // 2**20} MB, so the end is not verified by itself: "
-                f"plainchant collect {spools} --out TRACE, then plainchant verify TRACE"
-            )
+            large = f"the spools are larger than {LARGEST // 2**20} MB, so the end is not verified by itself"
+            raise PlainchantError(f"{large}: plainchant collect {spools} --out TRACE, then plainchant verify TRACE")
         with contextlib.suppress(FileExistsError):
             collect([spools], out)
         return str(out)
