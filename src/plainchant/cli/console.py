@@ -37,7 +37,7 @@ def output() -> Console:
 
 
 def terminal() -> Console | None:
-    """Standard error, where what moves is shown to people who wait; None if it is no terminal."""
+    """Standard error, for progress displays; None if it is no terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -46,7 +46,7 @@ def terminal() -> Console | None:
 
 @contextlib.contextmanager
 def moving_line(first: str = "starting") -> Iterator[Callable[[str], None]]:
-    """A line that moves on a terminal."""
+    """A status line, on a terminal only."""
     console = terminal()
     if console is None:
         yield lambda text: None
@@ -57,7 +57,7 @@ def moving_line(first: str = "starting") -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def moving_bar(*columns: str | ProgressColumn) -> Iterator[Callable[..., None]]:
-    """A bar on a terminal; called as ``Progress.update`` is."""
+    """A progress bar, on a terminal only; what it yields takes the arguments of ``Progress.update``."""
     from rich.progress import Progress
 
     console = terminal()

@@ -108,7 +108,7 @@ def tell_restless(drain: int, not_quiet: Mapping[str, str], console: Console) ->
 
 
 def count_words(count: Mapping[Any, int]) -> str:
-    """How often there is what: ``4 alive, 1 crashed``."""
+    """Counts, each with its word: ``4 alive, 1 crashed``."""
     return ", ".join(f"{number} {what}" for what, number in count.items())
 
 

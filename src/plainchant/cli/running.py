@@ -150,7 +150,7 @@ class _Written(_Watched, TraceWriter):
 
 @contextmanager
 def _progress(trace: _Watched, scenario: Scenario) -> Iterator[Callable[[int], None] | None]:
-    """A line that moves on a terminal."""
+    """A status line, on a terminal only."""
     console = terminal()
     if console is None:
         yield None

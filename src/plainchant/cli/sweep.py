@@ -94,7 +94,7 @@ _SAID: Final = {"holds": "hold", "violated": "violated", "restless": "did not ge
 
 @contextlib.contextmanager
 def _progress(runs: int) -> Iterator[Callable[[Progress], None] | None]:
-    """A bar for people who wait; nothing where nobody looks."""
+    """A progress bar, on a terminal only."""
     console = terminal()
     if console is None:
         yield None

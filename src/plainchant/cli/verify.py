@@ -115,7 +115,7 @@ def _bytes(paths: list[str]) -> int:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str, float], None] | None]:
-    """A line that moves, for people who wait; nothing where nobody looks."""
+    """A status line, on a terminal only."""
     console = terminal()
     if console is None:
         yield None

@@ -70,7 +70,7 @@ class Lateness:
 
 
 def _or_why(ask: Callable[P, R]) -> Callable[P, R | str]:
-    """Turns an error into the text that says why not."""
+    """Returns an error's text instead of raising it."""
 
     @functools.wraps(ask)
     def answer(*args: P.args, **kwargs: P.kwargs) -> R | str:

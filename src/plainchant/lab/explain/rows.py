@@ -37,7 +37,7 @@ _SAMPLED: Final = 20_000
 
 
 def unless_said(what: str, because: str | None) -> str | None:
-    """A reason that its sentence does not give already."""
+    """The reason, or None if the sentence gives it already."""
     return None if because is not None and because in what else because
 
 
@@ -53,7 +53,7 @@ class Rows:
     """One run's rows."""
 
     def alike(self, told: Iterable[Step], likeness: Callable[[Event, str], Hashable]) -> Told:
-        """Steps of the same likeness become one, of the first time, with how often the like happened."""
+        """Merges steps of the same likeness into the first of them, which counts the others."""
         found: dict[Hashable, Told] = {}
         for step in told:
             found.setdefault(likeness(step[0], step[1]), []).append(step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ...core.words import short
@@ -115,6 +115,15 @@ def bars(values: Sequence[tuple[str, int, int]], title: str, *, names: tuple[str
             picture.box(left, y + 10 * below, long, 9, style, title=f"{name}: {many:,} {what}")
             picture.text(left + long + 5, y + 8 + 10 * below, f"{many:,}", "tiny")
     return str(picture)
+
+
+def even_axis(picture: Drawing, left: float, right: float, y: float, ticks: Iterable[tuple[float, str]]) -> None:
+    """An axis with all its ticks; texts that would leave the picture are left out."""
+    picture.line(left, y, right, y, "axis")
+    for x, text in ticks:
+        picture.line(x, y, x, y + 4, "axis")
+        if x + width_of(text) / 2 < picture.width:
+            picture.text(x, y + 17, text, "tick")
 
 
 def compact(value: float) -> str:

@@ -19,7 +19,7 @@ from ...core.words import moment, short
 from ..draw.svg import Drawing, steps_between, width_of
 from ..metrics.recovery import BACK, COLUMNS, KINDS, KINDS_BUT_DELIVERIES, Recovery, recoveries
 from . import html, words
-from .charts import compact
+from .charts import compact, even_axis
 from .overview import Overview
 from .source import Rows, Subject
 from .words import duration
@@ -172,7 +172,9 @@ class _Picture:
             self.drawing.line(x, y + 3, x, self.floor, style, title=text)
             beyond = x + width_of(text) > _WIDTH - 4
             self.drawing.text(x - width_of(text) if beyond else x - 4, y, text, "small")
-        self._axis()
+        steps = steps_between(self.begin - self.each.at, self.end - self.each.at, 8)
+        ticks = ((self.x(self.each.at + value), duration(round(value))) for value in steps)
+        even_axis(self.drawing, _LEFT, _WIDTH - _RIGHT, self.floor, ticks)
         return self.drawing
 
     def _flow(self) -> None:
@@ -202,12 +204,3 @@ class _Picture:
             y = self.y(self.before * share)
             self.drawing.line(_LEFT, y, _WIDTH - _RIGHT, y, "quantile", title=f"{text}: {self.before * share:,.0f} messages/s")
             self.drawing.text(_LEFT - 6, y + (-2 if share == 1 else 10), f"{text} {compact(self.before * share)}", "tick right")
-
-    def _axis(self) -> None:
-        self.drawing.line(_LEFT, self.floor, _WIDTH - _RIGHT, self.floor, "axis")
-        for value in steps_between(self.begin - self.each.at, self.end - self.each.at, 8):
-            x = self.x(self.each.at + value)
-            self.drawing.line(x, self.floor, x, self.floor + 4, "axis")
-            text = duration(round(value))
-            if x + width_of(text) / 2 < _WIDTH:
-                self.drawing.text(x, self.floor + 17, text, "tick")

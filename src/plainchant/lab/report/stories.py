@@ -74,9 +74,8 @@ def _inside(subject: Subject, violation: Violation, *, explain_large: bool) -> s
 def message_story(rows: Rows, run: str, message: Message, why_this: str) -> str:
     """The life of one message, told as an example."""
     scene = scene_of_message(rows, run, message)
-    name = "/".join(str(part) for part in message)
-    parts = [html.paragraph(why_this, "lead"), LEGEND]
-    parts.append(_picture(scene, f"Space-time diagram of the message {name}", ""))
+    title = f"Space-time diagram of the message {'/'.join(map(str, message))}"
+    parts = [html.paragraph(why_this, "lead"), LEGEND, _picture(scene, title, "")]
     explainer = _explainer(rows, run, [message])
     if explainer is not None:
         story = explainer.message(message)

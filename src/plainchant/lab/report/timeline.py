@@ -11,7 +11,7 @@ from ...core.words import moment, natural, short
 from ..draw.layout import View, view_colours, view_of
 from ..draw.svg import Drawing, steps_between, width_of
 from . import words
-from .charts import compact
+from .charts import compact, even_axis
 from .overview import BINS, LANES_MAX, RunInBins, each_once
 from .words import Row, duration
 
@@ -84,7 +84,9 @@ class _Picture:
         self._views()
         self._faults()
         self._marks()
-        self._axis()
+        steps = steps_between(0, max(self.run.last - self.run.first, 1), 8)
+        ticks = ((self.x(self.run.first + round(value)), duration(value)) for value in steps)
+        even_axis(self.picture, _LEFT, _WIDTH - _RIGHT, self.bottom + 4, ticks)
         return self.picture
 
     def _bands(self) -> None:
@@ -178,14 +180,3 @@ class _Picture:
         if row["group"] not in groups:
             return self.middle[row["process"]]
         return self.y[row["process"]] + 4 + self.bar * (groups.index(row["group"]) + 0.5)
-
-    def _axis(self) -> None:
-        y = self.bottom + 4
-        self.picture.line(_LEFT, y, _WIDTH - _RIGHT, y, "axis")
-        span = self.run.last - self.run.first
-        for value in steps_between(0, max(span, 1), 8):
-            x = self.x(self.run.first + round(value))
-            self.picture.line(x, y, x, y + 4, "axis")
-            text = duration(value)
-            if x + width_of(text) / 2 < _WIDTH:
-                self.picture.text(x, y + 17, text, "tick")
