@@ -21,88 +21,69 @@ from .. import __version__
 from .console import EXIT_INTERRUPTED, complain
 from .later import Later
 
-COMMANDS: Final = (
-    Later(
-        "demo",
-        "Show a group that survives loss and a crash, and the laboratory that proves it.",
-        home="plainchant_workbench.commands.demo",
-    ),
-    Later("run", "Run a scenario in the simulator and verify what it did."),
-    Later("live", "Run a scenario with real processes on this machine and verify what they did."),
-    Later(
-        "chaos",
-        "Put real members of every live protocol into trouble and look whether everything still holds.",
-        home="plainchant_workbench.commands.chaos",
-    ),
-    Later("sweep", "Run a scenario with many seeds and settings, and verify every run."),
-    Later("verify", "Verify traces of any size: did every run keep what it promised?"),
-    Later(
-        "metrics",
-        "Measure runs: throughput, latency, packets, retransmissions, flow control, views, failure detection, fairness.",
-    ),
-    Later(
-        "watch",
-        "Show a group in the browser while it works: who is there, views and why, rates, latencies, messages, and a verdict.",
-    ),
-    Later("report", "Write a report: one HTML file that opens in any browser, without network."),
-    Later("trace", "Print a trace readably, export it, or draw it."),
-    Later(
-        "collect",
-        "Convert what live processes have recorded (spools) into a trace, which can then be verified, measured and explained.",
-    ),
-    Later(
-        "explain",
-        "Explain a message, a view, the end of a process or a standstill, step by step, with reasons.",
-    ),
-    Later(
-        "explore",
-        "Try every run of a small case that the bounds allow: every crash, every order, shortest and longest operations.",
-    ),
-    Later(
-        "reproduce",
-        "Re-run a document's experiments: what it claims, what was measured, and whether that holds.",
-        home="plainchant_papers.command",
-        function="reproduce",
-    ),
-    Later("schedule", "Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs."),
-    Later("protocols", "List protocols, or show what one promises."),
-    Later("doctor", "Look whether this machine has what groups and the laboratory need, and say what to change."),
-    Later("node", "Be a member of a group: lines from standard input are sent to it, what it delivers comes out."),
-    Later(
-        "import",
-        "Convert a plain log into a trace, which can then be verified, measured, listed and explained.",
-        home="import_",
-    ),
+_WORKBENCH: Final = "plainchant_workbench.commands"
+_COMMANDS: Final = {
+    "demo": "Show a group that survives loss and a crash, and the laboratory that proves it.",
+    "run": "Run a scenario in the simulator and verify what it did.",
+    "live": "Run a scenario with real processes on this machine and verify what they did.",
+    "chaos": "Put real members of every live protocol into trouble and look whether everything still holds.",
+    "sweep": "Run a scenario with many seeds and settings, and verify every run.",
+    "verify": "Verify traces of any size: did every run keep what it promised?",
+    "metrics": "Measure runs: throughput, latency, packets, retransmissions, flow control, views, failure detection, fairness.",
+    "watch": "Show a group in the browser while it works: who is there, views and why, rates, latencies, messages, and "
+    "a verdict.",
+    "report": "Write a report: one HTML file that opens in any browser, without network.",
+    "trace": "Print a trace readably, export it, or draw it.",
+    "collect": "Convert what live processes have recorded (spools) into a trace, which can then be verified, measured and "
+    "explained.",
+    "explain": "Explain a message, a view, the end of a process or a standstill, step by step, with reasons.",
+    "explore": "Try every run of a small case that the bounds allow: every crash, every order, shortest and longest operations.",
+    "reproduce": "Re-run a document's experiments: what it claims, what was measured, and whether that holds.",
+    "schedule": "Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs.",
+    "protocols": "List protocols, or show what one promises.",
+    "doctor": "Look whether this machine has what groups and the laboratory need, and say what to change.",
+    "node": "Be a member of a group: lines from standard input are sent to it, what it delivers comes out.",
+    "import": "Convert a plain log into a trace, which can then be verified, measured, listed and explained.",
+}
+"""Commands, each with the first paragraph of its help."""
+_HOMES: Final = {
+    "demo": f"{_WORKBENCH}.demo",
+    "chaos": f"{_WORKBENCH}.chaos",
+    "reproduce": "plainchant_papers.command",
+    "import": "import_",
+}
+COMMANDS: Final = tuple(
+    Later(name, line, home=_HOMES.get(name, name), function="reproduce" if name == "reproduce" else "")
+    for name, line in _COMMANDS.items()
 )
-KEYS: Final = (
-    Later("new", "Make a key file with one new key.", home="key", function="new"),
-    Later("show", "Show which keys a file has, without the keys themselves.", home="key", function="show"),
-    Later("add", "Add a key that opens and does not seal yet: a new one, or those of another file.", home="key", function="add"),
-    Later("use", "Seal with another key of the file from now on.", home="key", function="use"),
-    Later("drop", "Take a key out of the file: what is sealed with it is not opened any more.", home="key", function="drop"),
+_KEYS: Final = {
+    "new": "Make a key file with one new key.",
+    "show": "Show which keys a file has, without the keys themselves.",
+    "add": "Add a key that opens and does not seal yet: a new one, or those of another file.",
+    "use": "Seal with another key of the file from now on.",
+    "drop": "Take a key out of the file: what is sealed with it is not opened any more.",
+}
+KEYS: Final = tuple(Later(name, line, home="key", function=name) for name, line in _KEYS.items())
+_BENCHMARKS: Final = {
+    "sim": "Measure the simulator beside SimPy.",
+    "groups": "Measure many overlapping groups in the simulator (newtop).",
+    "verify": "Measure verification beside DuckDB.",
+    "sweep": "Measure sweeps beside a plain pool of processes.",
+    "live": "Measure live groups beside raw UDP and other systems.",
+    "nodes": "Measure two nodes of four processes (dedos) beside a flat group over UDP.",
+    "stops": "Stop a live member for a while and measure what that does to the others.",
+}
+BENCHMARKS: Final = tuple(
+    Later(name, line, home=f"{_WORKBENCH}.bench_{name}", function="bench" if name == "sim" else "")
+    for name, line in _BENCHMARKS.items()
 )
-BENCHMARKS: Final = (
-    Later("sim", "Measure the simulator beside SimPy.", home="plainchant_workbench.commands.bench_sim", function="bench"),
-    Later(
-        "groups", "Measure many overlapping groups in the simulator (newtop).", home="plainchant_workbench.commands.bench_groups"
-    ),
-    Later("verify", "Measure verification beside DuckDB.", home="plainchant_workbench.commands.bench_verify"),
-    Later("sweep", "Measure sweeps beside a plain pool of processes.", home="plainchant_workbench.commands.bench_sweep"),
-    Later("live", "Measure live groups beside raw UDP and other systems.", home="plainchant_workbench.commands.bench_live"),
-    Later(
-        "nodes",
-        "Measure two nodes of four processes (dedos) beside a flat group over UDP.",
-        home="plainchant_workbench.commands.bench_nodes",
-    ),
-    Later(
-        "stops",
-        "Stop a live member for a while and measure what that does to the others.",
-        home="plainchant_workbench.commands.bench_stops",
-    ),
-)
-
-
 _BENCH: Final = "Measure speed beside a peer, in one run: the simulator, verification, sweeps."
+_KEY: Final = (
+    "Make and change the key that a group's packets are sealed with.\n\n"
+    "Change it while the group runs, each step at every member before the next:\n\n"
+    "  plainchant key add bank.key\n\n  plainchant key use bank.key ID\n\n  plainchant key drop bank.key OLD-ID\n\n"
+    "After each, copy the file to all members; they notice within a second or two."
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -129,29 +110,15 @@ def _make_app() -> TyperGroup:
         add_completion=False,
         rich_markup_mode=None,
     )
-    bench = TyperGroup(
-        name="bench",
-        help=_BENCH,
-        short_help=_BENCH,
-        commands=BENCHMARKS,
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    key = TyperGroup(
-        name="key",
-        help="Make and change the key that a group's packets are sealed with.\n\n"
-        "Change it while the group runs, each step at every member before the next:\n\n"
-        "  plainchant key add bank.key\n\n  plainchant key use bank.key ID\n\n  plainchant key drop bank.key OLD-ID\n\n"
-        "After each, copy the file to all members; they notice within a second or two.",
-        short_help="Make and change the key that a group's packets are sealed with.",
-        commands=KEYS,
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
     app = get_group(top)
-    for command in (*COMMANDS, key, bench):
+    for command in (*COMMANDS, _group("key", _KEY, KEYS), _group("bench", _BENCH, BENCHMARKS)):
         app.add_command(command)
     return app
+
+
+def _group(name: str, text: str, commands: Sequence[Later]) -> TyperGroup:
+    first = text.partition("\n")[0]
+    return TyperGroup(name=name, help=text, short_help=first, commands=commands, no_args_is_help=True, rich_markup_mode=None)
 
 
 app: Final = _make_app()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+from typer import Argument
 
 from ..trace.collect import CollectSummary, Ending
 from ..trace.collect import collect as collect_spools
-from .console import complain, guarded, output, plain_table
+from .console import complain, guarded, moving_bar, output, plain_table
+from .options import option
 from .output import staged
 
 _ENDINGS: Final[dict[Ending, str]] = {
@@ -29,18 +26,12 @@ _SHOWN: Final = 40
 
 @guarded
 def collect(
-    spools: Annotated[
-        list[Path],
-        typer.Argument(metavar="SPOOL", help="Directories that processes recorded to, or above them.", show_default=False),
-    ],
-    out: Annotated[Path, typer.Option(help="The trace: a new directory.", show_default=False)],
+    spools: Annotated[list[Path], Argument(metavar="SPOOL", help="Directories that processes recorded to, or above them.")],
+    out: Annotated[Path, option("The trace: a new directory.")],
     alive: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PROCESS", help="It still runs: note no crash. May be repeated. Default: found out by its lock."),
+        list[str] | None, option("It still runs: note no crash. May be repeated. Default: found out by its lock.", of="PROCESS")
     ] = None,
-    tail: Annotated[
-        bool, typer.Option("--tail", help="Take histories whose beginning was removed: to look at, not to verify.")
-    ] = False,
+    tail: Annotated[bool, option("Take histories whose beginning was removed: to look at, not to verify.", "--tail")] = False,
 ) -> None:
     """Convert what live processes have recorded (spools) into a trace, which can then be verified, measured and explained.
 
@@ -53,26 +44,17 @@ def collect(
     Examples:
 
       plainchant collect spools --out collected
-
       plainchant collect node-1/spools node-2/spools --alive node-2 --out collected
-
       plainchant verify collected
     """
-    with staged(out) as directory, _progress() as progress:
+    columns = (TextColumn("read, in two passes"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with staged(out) as directory, moving_bar(*columns) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar(completed=done, total=total)
+
         summary = collect_spools(spools, directory, alive=alive or None, tail=tail, progress=progress)
     _tell(summary, out)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Bytes read so far, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    columns = (TextColumn("read, in two passes"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("collect", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _tell(summary: CollectSummary, out: Path) -> None:

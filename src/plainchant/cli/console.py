@@ -10,20 +10,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-import typer
+from typer import Exit
 
 from ..core.model import PlainchantError, ProtocolError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import ProgressColumn
     from rich.table import Table
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
 EXIT_UNEXPECTED: Final = 1
 EXIT_WRONG_INPUT: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -36,17 +36,44 @@ def output() -> Console:
     return Console(highlight=False, soft_wrap=True)
 
 
-@contextlib.contextmanager
-def moving_line(first: str = "starting") -> Iterator[Callable[[str], None]]:
-    """A line that moves, for people who wait; nothing where nobody looks."""
+def terminal() -> Console | None:
+    """Standard error, for progress displays; None if it is no terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not (sys.stderr.isatty() and console.is_terminal):
+    return console if sys.stderr.isatty() and console.is_terminal else None
+
+
+@contextlib.contextmanager
+def moving_line(first: str = "starting") -> Iterator[Callable[[str], None]]:
+    """A status line, on a terminal only."""
+    console = terminal()
+    if console is None:
         yield lambda text: None
         return
     with console.status(first) as status:
         yield status.update
+
+
+@contextlib.contextmanager
+def moving_bar(*columns: str | ProgressColumn) -> Iterator[Callable[..., None]]:
+    """A progress bar, on a terminal only; what it yields takes the arguments of ``Progress.update``."""
+    from rich.progress import Progress
+
+    console = terminal()
+    if console is None:
+        yield lambda **changes: None
+        return
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield functools.partial(bar.update, bar.add_task("", total=None))
+
+
+def print_some(console: Console, lines: Sequence[str], most: int) -> None:
+    """The first lines; the others are counted."""
+    for line in lines[:most]:
+        console.print(line, markup=False)
+    if len(lines) > most:
+        console.print(f"and {len(lines) - most:,} more")
 
 
 def complain(sentence: str) -> None:
@@ -65,10 +92,10 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             raise  # a defect of ours, not of the user's: its traceback is what we need
         except PlainchantError as error:
             complain(str(error))
-            raise typer.Exit(EXIT_WRONG_INPUT) from None
+            raise Exit(EXIT_WRONG_INPUT) from None
         except KeyboardInterrupt:
             complain("interrupted; nothing was kept")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+            raise Exit(EXIT_INTERRUPTED) from None
 
     return run
 

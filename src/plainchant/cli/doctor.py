@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
+from typer import Exit
 
 from .. import __version__
 from ..core.model import UsageError, format_duration
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
-from .options import JsonOption
+from .options import JsonOption, option
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..doctor.finding import Finding, Subject
-    from ..doctor.memory import Measurement, Reading
+    from ..doctor.memory import Measurement
     from ..live.memory.server import Found
 
 WIDTH: Final = 150
@@ -32,30 +33,20 @@ _WORDS: Final = {
     "wake": "lateness of a wait's end",
     "bell": "from a ring until it is heard",
 }
-
-
 _STYLES: Final = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 @guarded
 def doctor(
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="A node's configuration: look at its addresses, too.", show_default=False),
-    ] = None,
-    me: Annotated[str | None, typer.Option(metavar="NAME", help="Which of its peers is to run here.", show_default=False)] = None,
-    spool: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where spools are to go; else as the configuration says.", show_default=False),
-    ] = None,
-    spark: Annotated[bool, typer.Option("--spark", help="Start Spark, too, which takes some seconds.")] = False,
-    memory: Annotated[bool, typer.Option("--memory", help="Measure common memory instead, for `mailbox` and `dedos`.")] = False,
-    copies: Annotated[int, typer.Option(help="With --memory: copies of the mailbox.", min=1, max=9)] = 2,
-    size: Annotated[int, typer.Option(metavar="BYTES", help="With --memory: bytes of a message.", min=1, max=1 << 24)] = 32,
-    seconds: Annotated[float, typer.Option(help="With --memory: how long to measure; 0: not at all.", min=0, max=3600)] = 3.0,
-    clean: Annotated[
-        bool, typer.Option("--clean", help="With --memory: remove mailboxes whose processes have all died.")
-    ] = False,
+    config: Annotated[Path | None, option("A node's configuration: look at its addresses, too.", "--config", of="FILE")] = None,
+    me: Annotated[str | None, option("Which of its peers is to run here.", of="NAME")] = None,
+    spool: Annotated[Path | None, option("Where spools are to go; else as the configuration says.", of="DIR")] = None,
+    spark: Annotated[bool, option("Start Spark, too, which takes some seconds.", "--spark")] = False,
+    memory: Annotated[bool, option("Measure common memory instead, for `mailbox` and `dedos`.", "--memory")] = False,
+    copies: Annotated[int, option("With --memory: copies of the mailbox.", min=1, max=9)] = 2,
+    size: Annotated[int, option("With --memory: bytes of a message.", of="BYTES", min=1, max=1 << 24)] = 32,
+    seconds: Annotated[float, option("With --memory: how long to measure; 0: not at all.", min=0, max=3600)] = 3.0,
+    clean: Annotated[bool, option("With --memory: remove mailboxes whose processes have all died.", "--clean")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look whether this machine has what groups and the laboratory need, and say what to change.
@@ -72,30 +63,27 @@ def doctor(
     Examples:
 
       plainchant doctor
-
       plainchant doctor --config bank.toml --me a
-
       plainchant doctor --spark --json
-
       plainchant doctor --memory --copies 3 --size 65536 --seconds 10
-
       plainchant doctor --memory --clean --seconds 0
     """
     if memory:
         if config is not None or me is not None or spool is not None or spark:
             raise UsageError("--memory measures memory and nothing else; leave --config, --me, --spool and --spark out")
-        _memory(copies, size, seconds, clean, as_json)
-        return
+        return _memory(copies, size, seconds, clean, as_json)
     if clean:
         raise UsageError("mailboxes are removed by plainchant doctor --memory --clean")
     findings = _examine(_subject(config, me, spool, spark), quiet=as_json)
+    counts = {f"{level}s": sum(finding.level == level for finding in findings) for level in ("problem", "warning")}
     if as_json:
         found = [finding.to_json() for finding in findings]
-        print(json.dumps({"plainchant": __version__, "command": "doctor", "findings": found, **_numbers(findings)}))
+        print(json.dumps({"plainchant": __version__, "command": "doctor", "findings": found, **counts}))
     else:
         _show_findings(findings)
-    if any(finding.level == "problem" for finding in findings):
-        raise typer.Exit(EXIT_UNEXPECTED)
+        _wide().print(f"\n{_counted(counts['problems'], 'problem')}, {_counted(counts['warnings'], 'warning')}")
+    if counts["problems"]:
+        raise Exit(EXIT_UNEXPECTED)
 
 
 def _subject(config: Path | None, me: str | None, spool: Path | None, spark: bool) -> Subject:
@@ -111,13 +99,11 @@ def _subject(config: Path | None, me: str | None, spool: Path | None, spark: boo
     overrides = [f"me={me}"] if me is not None else []
     known = me or ""
     if me is None:
-        try:
+        with contextlib.suppress(OSError, ValueError):  # loading says what is wrong, with its line
             document = tomllib.loads(config.read_text())
             known = document.get("me", "")
             if not known and isinstance(document.get("peers"), dict):
                 overrides = [f"me={next(iter(document['peers']), '')}"]
-        except (OSError, ValueError):
-            overrides = []  # whoever loads it says what is wrong, with its line
     loaded = load_config(config, overrides)
     return Subject(loaded, known, spool or Path(loaded.trace or "."), spark)
 
@@ -127,33 +113,25 @@ def _examine(subject: Subject, *, quiet: bool) -> list[Finding]:
     from ..doctor.examination import examine
     from ..doctor.machine import Machine
 
-    def began(check: str) -> None:
+    def show(text: str) -> None:
         if not quiet and sys.stderr.isatty():
-            doing = "starting Spark, which takes some seconds" if check == "spark" and subject.spark else check
-            print(f"\r\033[Klooking at {doing} ...", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
-    findings = list(examine(Machine(), subject, began))
-    if not quiet and sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    slow = {"spark": "starting Spark, which takes some seconds"} if subject.spark else {}
+    findings = list(examine(Machine(), subject, lambda check: show(f"looking at {slow.get(check, check)} ...")))
+    show("")
     return findings
-
-
-def _numbers(findings: list[Finding]) -> dict[str, int]:
-    return {f"{level}s": sum(finding.level == level for finding in findings) for level in ("problem", "warning")}
 
 
 def _show_findings(findings: list[Finding]) -> None:
     from rich.text import Text
 
-    console = _wide()
     table = plain_table("", "", "")
     for finding in findings:
         table.add_row(Text(finding.level, style=_STYLES[finding.level]), finding.check, Text(finding.text))
         if finding.change:
             table.add_row("", "", Text(f"-> {finding.change}", style="bold"))
-    console.print(table)
-    problems, warnings = _numbers(findings).values()
-    console.print(f"\n{_counted(problems, 'problem')}, {_counted(warnings, 'warning')}")
+    _wide().print(table)
 
 
 def _counted(number: int, word: str) -> str:
@@ -180,11 +158,10 @@ def _memory(copies: int, size: int, seconds: float, clean: bool, as_json: bool) 
 
         measurement = measure(copies=copies, size=size, seconds=seconds)
     if as_json:
-        print(json.dumps(_to_json(str(root), there, removed, measurement)))
-        return
+        return print(json.dumps(_to_json(str(root), there, removed, measurement)))
     console = output()
-    in_memory = SHARED in root.parents
-    console.print(f"Mailboxes are in {root}" + ("." if in_memory else ", which is no memory but files: slower."), markup=False)
+    slower = "" if SHARED in root.parents else ", which is no memory but files: slower"
+    console.print(f"Mailboxes are in {root}{slower}.", markup=False)
     for found in removed:
         console.print(f"Removed {found.register.mailbox}, whose processes had all died.", markup=False)
     _show_mailboxes(there)
@@ -195,26 +172,17 @@ def _memory(copies: int, size: int, seconds: float, clean: bool, as_json: bool) 
 def _to_json(root: str, there: list[Found], removed: list[Found], measurement: Measurement | None) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    return {
-        "root": root,
-        "mailboxes": [_found_to_json(found) for found in there],
-        "removed": [_found_to_json(found) for found in removed],
-        "measurement": None if measurement is None else {**to_builtins(measurement), "proposal_ns": measurement.proposal},
-    }
+    measured = None if measurement is None else {**to_builtins(measurement), "proposal_ns": measurement.proposal}
+    boxes = {"mailboxes": [*map(_found_to_json, there)], "removed": [*map(_found_to_json, removed)]}
+    return {"root": root, **boxes, "measurement": measured}
 
 
 def _found_to_json(found: Found) -> dict[str, Any]:
     register = found.register
-    return {
-        "mailbox": register.mailbox,
-        "namespace": register.namespace,
-        "node": found.node,
-        "directory": found.directory,
-        "connected": [{"process": seat.process, "place": seat.place, "pid": seat.pid} for seat in register.seats],
-        "alive": list(found.alive),
-        "crashed_modules": list(found.crashed),
-        "stale": found.is_stale,
-    }
+    seats = [{"process": seat.process, "place": seat.place, "pid": seat.pid} for seat in register.seats]
+    where = {"mailbox": register.mailbox, "namespace": register.namespace, "node": found.node, "directory": found.directory}
+    state = {"alive": list(found.alive), "crashed_modules": list(found.crashed), "stale": found.is_stale}
+    return {**where, "connected": seats, **state}
 
 
 def _show_mailboxes(there: list[Found]) -> None:
@@ -244,7 +212,8 @@ def _show_measurement(measurement: Measurement) -> None:
     proposal = measurement.proposal
     for name, reading in measurement.readings.items():
         bound = format_duration(proposal[name]) if name in proposal else ""
-        table.add_row(_WORDS[name], *_microseconds(reading), f"{reading.count:,}", bound)
+        times = (reading.median, reading.most, reading.nearly_all, reading.longest)
+        table.add_row(_WORDS[name], *(f"{time / 1000:.1f}" for time in times), f"{reading.count:,}", bound)
     console.print(table)
     settings = ", ".join(f'"{name}": "{format_duration(bound)}"' for name, bound in proposal.items())
     console.print(f"\nparameters = {{{settings}}}", markup=False)
@@ -256,7 +225,3 @@ def _wide() -> Console:
     if not console.is_terminal:
         console.width = max(console.width, WIDTH)
     return console
-
-
-def _microseconds(reading: Reading) -> list[str]:
-    return [f"{value / 1000:.1f}" for value in (reading.median, reading.most, reading.nearly_all, reading.longest)]

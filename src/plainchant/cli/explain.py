@@ -5,34 +5,31 @@ from __future__ import annotations
 import json as json_module
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from ..core.model import MS, UsageError
-from ..lab.explain.explainer import Explanation
 from ..lab.show import parse_message
 from .console import guarded
+from .options import option
 
 
 @guarded
 def explain(
-    path: Annotated[
-        str,
-        typer.Argument(help="The directory of a run or a sweep, a Parquet file, or a glob of them.", show_default=False),
-    ],
-    run: Annotated[str | None, typer.Option(help="Which run; needed if there are several.")] = None,
-    message: Annotated[str | None, typer.Option(help="The life of this message: GROUP/SENDER/NUMBER.")] = None,
-    view: Annotated[str | None, typer.Option(help="The story of this view: GROUP/NUMBER; a GROUP alone lists its views.")] = None,
+    path: Annotated[str, Argument(help="The directory of a run or a sweep, a Parquet file, or a glob of them.")],
+    run: Annotated[str | None, option("Which run; needed if there are several.")] = None,
+    message: Annotated[str | None, option("The life of this message: GROUP/SENDER/NUMBER.")] = None,
+    view: Annotated[str | None, option("The story of this view: GROUP/NUMBER; a GROUP alone lists its views.")] = None,
     process: Annotated[
         str | None,
-        typer.Option(
-            help="What became of this process; with --view: whose view, where parts of a group have the same number; "
+        option(
+            "What became of this process; with --view: whose view, where parts of a group have the same number; "
             "with --standstill: whose standstill."
         ),
     ] = None,
     standstill: Annotated[
-        bool, typer.Option("--standstill", help="Why a member delivered nothing although a message waited: the longest time.")
+        bool, option("Why a member delivered nothing although a message waited: the longest time.", "--standstill")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the story as JSON.")] = False,
+    json: Annotated[bool, option("Print the story as JSON.", "--json")] = False,
 ) -> None:
     """Explain a message, a view, the end of a process or a standstill, step by step, with reasons.
 
@@ -45,19 +42,12 @@ def explain(
     Examples:
 
       plainchant explain DIR --message g/p2/17
-
       plainchant explain DIR --view g
-
       plainchant explain DIR --view g/2
-
       plainchant explain DIR --view g/2 --process p4
-
       plainchant explain DIR --process p4
-
       plainchant explain DIR --standstill
-
       plainchant explain DIR --standstill --process p2
-
       plainchant explain SWEEP --run seed-7 --view g/2 --json
     """
     asked = [message is not None, view is not None, standstill]
@@ -84,9 +74,15 @@ def explain(
         found = explainer_of(path, run, view=(group, number))
         story = found.explainer.views(group, process) if number is None else found.explainer.view(group, number, process)
     if json:
-        print(json_module.dumps({"run": found.run, **story.to_json()}, indent=2))
-    else:
-        _print(story, found.explainer.origin)
+        return print(json_module.dumps({"run": found.run, **story.to_json()}, indent=2))
+    print(f"{story.title}\n")
+    before: str | None = None
+    for step in story.steps:
+        print(f"{(step.when - found.explainer.origin) / MS:12.3f} ms  {step.what}")
+        if step.because:
+            print(f"{'':15}    because: {'the same' if step.because == before else step.because}")
+        before = step.because
+    print(f"\n{story.conclusion}")
 
 
 def _parse_view(text: str) -> tuple[str, int | None]:
@@ -97,14 +93,3 @@ def _parse_view(text: str) -> tuple[str, int | None]:
     if not group or not (number.isascii() and (number.isdigit() or not number)):
         raise UsageError(f'{text!r} does not name a view: write group/number, such as "g/2", or a group to list its views')
     return group, int(number) if number else None
-
-
-def _print(story: Explanation, origin: int) -> None:
-    print(f"{story.title}\n")
-    before: str | None = None
-    for step in story.steps:
-        print(f"{(step.when - origin) / MS:12.3f} ms  {step.what}")
-        if step.because:
-            print(f"{'':15}    because: {'the same' if step.because == before else step.because}")
-        before = step.because
-    print(f"\n{story.conclusion}")

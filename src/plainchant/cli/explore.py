@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit
 
 from ..core.model import UsageError
 from ..lab.explore.checks import PROMISES
@@ -19,7 +19,7 @@ from ..lab.explore.story import timeline, write
 from ..protocols import registry
 from ..protocols.exploration import Case, Exploration
 from .console import EXIT_UNEXPECTED, guarded
-from .options import JsonOption
+from .options import JsonOption, option
 from .output import json_text, refuse_occupied, staged
 
 _PROGRESS_SECONDS = 5.0
@@ -27,83 +27,65 @@ _PROGRESS_SECONDS = 5.0
 
 @guarded
 def explore(
-    protocol: Annotated[str, typer.Argument(help="The protocol, such as mailbox.", show_default=False)],
-    receivers: Annotated[int, typer.Option(min=1, max=9, help="Processes that receive: r1, r2, ...")] = 2,
-    senders: Annotated[int, typer.Option(min=1, max=9, help="Processes that send: s1, s2, ...")] = 1,
-    both: Annotated[bool, typer.Option("--both", help="The first receivers send; nobody only sends.")] = False,
-    copies: Annotated[int, typer.Option(min=1, max=9, help="Copies of the mailbox, each in a module of its own.")] = 2,
-    tolerate: Annotated[str, typer.Option(help="The first protocol (crash) or the second (timing).")] = "crash",
-    messages: Annotated[int, typer.Option(min=1, help="Messages that each sender sends.")] = 1,
-    crashes: Annotated[int, typer.Option(min=0, help="Processes that may crash.")] = 1,
-    modules: Annotated[
-        int | None, typer.Option(min=0, help="Modules that may crash; all but one, unless given.", show_default=False)
-    ] = None,
+    protocol: Annotated[str, Argument(help="The protocol, such as mailbox.")],
+    receivers: Annotated[int, option("Processes that receive: r1, r2, ...", min=1, max=9)] = 2,
+    senders: Annotated[int, option("Processes that send: s1, s2, ...", min=1, max=9)] = 1,
+    both: Annotated[bool, option("The first receivers send; nobody only sends.", "--both")] = False,
+    copies: Annotated[int, option("Copies of the mailbox, each in a module of its own.", min=1, max=9)] = 2,
+    tolerate: Annotated[str, option("The first protocol (crash) or the second (timing).")] = "crash",
+    messages: Annotated[int, option("Messages that each sender sends.", min=1)] = 1,
+    crashes: Annotated[int, option("Processes that may crash.", min=0)] = 1,
+    modules: Annotated[int | None, option("Modules that may crash; all but one, unless given.", min=0)] = None,
     failures: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="Of the crashes, how many may be receivers'; unless given, any, or, of the second protocol, what it tolerates.",
-            show_default=False,
+        option(
+            "Of the crashes, how many may be receivers'; unless given, any, or, of the second protocol, what it tolerates.", min=0
         ),
     ] = None,
-    early: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=UNITS", help="This process's clock is so far ahead; may be repeated.")
-    ] = None,
+    early: Annotated[list[str] | None, option("This process's clock is so far ahead; may be repeated.", of="NAME=UNITS")] = None,
     late: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=UNITS", help="This process may stop once for so long, anywhere; may be repeated."),
+        list[str] | None, option("This process may stop once for so long, anywhere; may be repeated.", of="NAME=UNITS")
     ] = None,
     rules: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RULE=VALUE", help="Change a rule of the protocol, such as extra=printed; may be repeated."),
+        list[str] | None, option("Change a rule of the protocol, such as extra=printed; may be repeated.", of="RULE=VALUE")
     ] = None,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=UNITS", help="A bound or another number of the protocol, such as decide=10."),
+        list[str] | None, option("A bound or another number of the protocol, such as decide=10.", "--set", of="NAME=UNITS")
     ] = None,
     detections: Annotated[
         list[int] | None,
-        typer.Option(
-            "--detection",
-            metavar="UNITS",
-            help="How long after a crash all are told; each is tried.",
-            show_default="1, delivery bound",
+        option(
+            "How long after a crash all are told; each is tried.", "--detection", of="UNITS", show_default="1, delivery bound"
         ),
     ] = None,
     phases: Annotated[
         list[int] | None,
-        typer.Option(
+        option(
+            "When sends begin, from the last moment that is early enough for a look; each is tried.",
             "--phase",
-            metavar="UNITS",
-            help="When sends begin, from the last moment that is early enough for a look; each is tried.",
+            of="UNITS",
             show_default="0, 1",
         ),
     ] = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="OPERATION",
-            help="Only such operations take nothing or their whole bound; the others take it all. May be repeated.",
+        option(
+            "Only such operations take nothing or their whole bound; the others take it all. May be repeated.",
+            of="OPERATION",
             show_default="all",
         ),
     ] = None,
     strike: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="OPERATION", help="Things go wrong only before such operations. May be repeated.", show_default="all"
-        ),
+        option("Things go wrong only before such operations. May be repeated.", of="OPERATION", show_default="all"),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="States at the most.")] = 1_000_000,
-    probes: Annotated[int, typer.Option(min=0, help="Runs that are drawn first, to find at once what breaks easily.")] = 2_000,
-    random: Annotated[int, typer.Option(min=0, help="Runs that are drawn if the limit is reached.")] = 0,
-    seed: Annotated[int, typer.Option(help="What drawn runs are drawn with.")] = 0,
-    promise: Annotated[
-        str, typer.Option(help="Look for a run that breaks this promise, whatever others it breaks.", show_default=False)
-    ] = "",
+    limit: Annotated[int, option("States at the most.", min=1)] = 1_000_000,
+    probes: Annotated[int, option("Runs that are drawn first, to find at once what breaks easily.", min=0)] = 2_000,
+    random: Annotated[int, option("Runs that are drawn if the limit is reached.", min=0)] = 0,
+    seed: Annotated[int, option("What drawn runs are drawn with.")] = 0,
+    promise: Annotated[str, option("Look for a run that breaks this promise, whatever others it breaks.")] = "",
     as_json: JsonOption = False,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="New directory for the trace of a run that breaks a promise.")
-    ] = None,
+    trace: Annotated[Path | None, option("New directory for the trace of a run that breaks a promise.", of="DIR")] = None,
 ) -> None:
     """Try every run of a small case that the bounds allow: every crash, every order, shortest and longest operations.
 
@@ -115,9 +97,7 @@ def explore(
     Examples:
 
       plainchant explore mailbox --receivers 2 --senders 1 --copies 2
-
       plainchant explore mailbox --rules extra=printed --trace overtaken
-
       plainchant explore mailbox --tolerate timing --receivers 3 --early r1=70 --crashes 0
     """
     exploration = _exploration(protocol)
@@ -126,10 +106,7 @@ def explore(
     if trace is not None:
         refuse_occupied(trace)
     chosen: dict[str, Any] = {"modules": modules, "failures": failures}
-    if detections:
-        chosen["detections"] = tuple(detections)
-    if phases:
-        chosen["phases"] = tuple(phases)
+    chosen |= {"detections": tuple(detections or ()) or None, "phases": tuple(phases or ()) or None}
     case = exploration.case(
         receivers=receivers,
         senders=senders,
@@ -155,11 +132,15 @@ def explore(
             with staged(trace) as directory, TraceWriter(directory) as writer:
                 write(world, writer)
     if as_json:
-        print(json_text(_document(found, lines)), end="")
+        counts = ("states", "branches", "runs", "transitions", "deepest", "sampled", "complete", "faults")
+        document: dict[str, Any] = {name: getattr(found, name) for name in counts}
+        document["seconds"] = round(found.seconds, 3)
+        document["violation"] = None if found.violation is None else dataclasses.asdict(found.violation)
+        print(json_text({**document, "timeline": lines}), end="")
     else:
         _tell(case, found, lines)
     if found.violation is not None:
-        raise typer.Exit(EXIT_UNEXPECTED)
+        raise Exit(EXIT_UNEXPECTED)
 
 
 def _exploration(protocol: str) -> Exploration:
@@ -176,9 +157,8 @@ def _numbers(pairs: Sequence[str], option: str, exploration: Exploration) -> dic
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not value.isdigit():
-            raise UsageError(
-                f"{option} {pair}: write a name, =, and a whole number of units, such as {next(iter(exploration.units))}=2"
-            )
+            like = f"such as {next(iter(exploration.units))}=2"
+            raise UsageError(f"{option} {pair}: write a name, =, and a whole number of units, {like}")
         numbers[name] = int(value)
     return numbers
 
@@ -210,32 +190,19 @@ def _progress() -> Callable[[int, int], None]:
     return tell
 
 
-def _document(found: Result, lines: list[str]) -> dict[str, Any]:
-    counts = ("states", "branches", "runs", "transitions", "deepest", "sampled", "complete", "faults")
-    document: dict[str, Any] = {name: getattr(found, name) for name in counts}
-    document["seconds"] = round(found.seconds, 3)
-    document["violation"] = None if found.violation is None else dataclasses.asdict(found.violation)
-    document["timeline"] = lines
-    return document
-
-
 def _tell(case: Case, found: Result, lines: list[str]) -> None:
     names = f"{', '.join(case.receivers)} receive, {', '.join(case.senders)} send, {case.copies} copies"
     print(f"{names}; bounds: Send {case.bounds['send']}, delivery {case.bounds['deliver']}")
     if found.states:
-        states = f"{found.states:,} states, {found.transitions:,} transitions"
-        runs = f"{found.branches:,} branches, {found.runs:,} whole runs"
-        print(f"{states}, {runs}; the longest has {found.deepest} events; {found.seconds:.1f} s")
+        states = f"{found.states:,} states, {found.transitions:,} transitions, {found.branches:,} branches"
+        print(f"{states}, {found.runs:,} whole runs; the longest has {found.deepest} events; {found.seconds:.1f} s")
     if found.sampled:
         print(f"{found.sampled:,} runs were drawn")
     if found.violation is not None:
-        print(f"\nBroken: {found.violation.promise}. {found.violation.text}. The run, with {_counted(found.faults)}:\n")
+        faults = "1 fault that was" if found.faults == 1 else f"{found.faults} faults that were"
+        print(f"\nBroken: {found.violation.promise}. {found.violation.text}. The run, with {faults} chosen:\n")
         print("\n".join(lines))
     elif found.complete:
         print("everything was tried; no promise is broken")
     else:
         print("no promise is broken, but not everything was tried; raise --limit")
-
-
-def _counted(faults: int) -> str:
-    return "1 fault that was chosen" if faults == 1 else f"{faults} faults that were chosen"

@@ -5,39 +5,34 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from typer import Argument
 
 from ..trace import MalformedTrace, TraceWriter, read, validate
 from ..trace.importing import Imported, import_logs
 from ..trace.importing_mapping import Mapping, load_mapping
-from .console import complain, guarded, output, plain_table
+from .console import complain, guarded, moving_bar, output, plain_table
+from .options import option
 from .output import OutputError, remedy, staged
 
 _VALIDATE_UP_TO: Final = 200_000
 """So many events are checked once more after they were written; of more, ``plainchant verify`` does it."""
-
 _ONE_FILE: Final = 1 << 62
 
 
 @guarded
 def import_(
-    logs: Annotated[list[Path], typer.Argument(help="The log; several files if each process has its own.", show_default=False)],
-    mapping: Annotated[
-        Path, typer.Option("--map", metavar="MAPPING.toml", help="What the lines of the log mean.", show_default=False)
-    ],
-    out: Annotated[Path, typer.Option(help="The trace: a new file.parquet, or a new directory.", show_default=False)],
+    logs: Annotated[list[Path], Argument(help="The log; several files if each process has its own.")],
+    mapping: Annotated[Path, option("What the lines of the log mean.", "--map", of="MAPPING.toml")],
+    out: Annotated[Path, option("The trace: a new file.parquet, or a new directory.")],
 ) -> None:
     """Convert a plain log into a trace, which can then be verified, measured, listed and explained.
 
-    A mapping file says by regular expressions what the lines mean. For lines such as "p3 deliver g1 p1 42" one pattern
-    is enough:
+    A mapping file says by regular expressions what the lines mean. For lines such as "p3 deliver g1 p1 42" one pattern is enough:
 
       [[line]]
 
@@ -49,18 +44,12 @@ def import_(
     Examples:
 
       plainchant import system.log --map system.toml --out system.parquet
-
       plainchant import node-1.log node-2.log node-3.log --map nodes.toml --out nodes
-
       plainchant verify system.parquet
     """
     described = load_mapping(mapping)
-    if out.suffix == ".parquet":
-        with _one_file(out) as directory:
-            imported = _convert(logs, described, directory)
-    else:
-        with staged(out) as directory:
-            imported = _convert(logs, described, directory)
+    with _one_file(out) if out.suffix == ".parquet" else staged(out) as directory:
+        imported = _convert(logs, described, directory)
     _tell(imported, out)
 
 
@@ -85,26 +74,13 @@ def _one_file(target: Path) -> Iterator[Path]:
 
 
 def _convert(logs: list[Path], mapping: Mapping, directory: Path) -> Imported:
-    with _progress() as progress, TraceWriter(directory, file_bytes=_ONE_FILE) as trace:
-        imported = import_logs(logs, mapping, trace, progress=progress)
-    if sum(imported.events.values()) <= _VALIDATE_UP_TO:
-        found = read(directory)
-        malformed = validate(found.table)
-        if malformed:
-            raise MalformedTrace(malformed)
-    return imported
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    """Lines read so far, on a terminal only. (Each line is read twice: how many there are is not known before.)"""
-    if not sys.stderr.isatty():
-        yield lambda lines: None
-        return
+    # Each line is read twice, and how many there are is not known before.
     columns = (TextColumn("lines read, in two passes"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("import", total=None)
-        yield lambda lines: bar.update(task, completed=lines)
+    with moving_bar(*columns) as bar, TraceWriter(directory, file_bytes=_ONE_FILE) as trace:
+        imported = import_logs(logs, mapping, trace, progress=lambda lines: bar(completed=lines))
+    if sum(imported.events.values()) <= _VALIDATE_UP_TO and (malformed := validate(read(directory).table)):
+        raise MalformedTrace(malformed)
+    return imported
 
 
 def _tell(imported: Imported, out: Path) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from ..live.keys import CIPHERS, DEFAULT_CIPHER, Key, Keyring
 from .console import guarded, output, plain_table
+from .options import option
 
-_File = Annotated[Path, typer.Argument(metavar="FILE", help="The key file.", show_default=False)]
-_Id = Annotated[
-    str, typer.Argument(metavar="ID", help="The key's id, or how it begins: `plainchant key show FILE`.", show_default=False)
-]
+_File = Annotated[Path, Argument(metavar="FILE", help="The key file.")]
+_Id = Annotated[str, Argument(metavar="ID", help="The key's id, or how it begins: `plainchant key show FILE`.")]
 _Cipher = Annotated[
-    str, typer.Option(metavar="CIPHER", help=f"{' or '.join(CIPHERS)}; the second where processors have no instructions for AES.")
+    str, option(f"{' or '.join(CIPHERS)}; the second where processors have no instructions for AES.", of="CIPHER")
 ]
 
 
@@ -29,7 +28,6 @@ def new(file: _File, cipher: _Cipher = DEFAULT_CIPHER) -> None:
     Examples:
 
       plainchant key new bank.key
-
       plainchant node bank.toml --me a --key bank.key
     """
     ring = Keyring.new(cipher)
@@ -48,21 +46,16 @@ def show(file: _File) -> None:
       plainchant key show bank.key
     """
     table = plain_table("id", "cipher", "what for")
-    for key in Keyring.read(file).keys:
-        table.add_row(str(key), key.cipher, _role(file, key))
+    ring = Keyring.read(file)
+    for key in ring.keys:
+        table.add_row(str(key), key.cipher, "seals and opens" if key == ring.sealing else "opens")
     output().print(table)
-
-
-def _role(file: Path, key: Key) -> str:
-    return "seals and opens" if key == Keyring.read(file).sealing else "opens"
 
 
 @guarded
 def add(
     file: _File,
-    source: Annotated[
-        Path | None, typer.Option("--from", metavar="OTHER", help="Add the keys of this file, instead of a new one.")
-    ] = None,
+    source: Annotated[Path | None, option("Add the keys of this file, instead of a new one.", "--from", of="OTHER")] = None,
     cipher: _Cipher = DEFAULT_CIPHER,
 ) -> None:
     """Add a key that opens and does not seal yet: a new one, or those of another file.
@@ -72,7 +65,6 @@ def add(
     Examples:
 
       plainchant key add bank.key
-
       plainchant key add bank.key --from next.key
     """
     ring = Keyring.read(file)

@@ -1,10 +1,8 @@
 """Commands that are imported when they are called.
 
-Theory of operation
--------------------
 A :class:`Later` stands in its group with its name and its line of help, which is all that a list of commands shows. When the
-command line gets to it, it imports the command's file and lets the command itself read the rest of the arguments. So what a
-command needs is loaded for that command only, and everything else (help, options, errors, exit status) is the command's own.
+command line gets to it, it imports the command's file and lets the command itself read the rest of the arguments: help, options,
+errors and exit status are the command's own, and what it needs is loaded for it only.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ class Later(TyperCommand):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(self.name)(getattr(self._import(), self.function))
         command = get_command(alone)
-        command.help = _as_written(_with_places(command.help or ""))
+        command.help = _as_written(_with_places(_apart(command.help or "")))
         for parameter in command.params:
             setattr(parameter, "get_help_record", _readable(parameter.get_help_record))  # noqa: B010 - mypy forbids assignment
         return command
@@ -74,6 +72,12 @@ class Later(TyperCommand):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
+def _apart(text: str) -> str:
+    """A command's help, with a blank line between its examples, which end it."""
+    head, title, examples = text.partition("\n\nExamples:\n\n")
+    return head + title + "\n\n".join(line for line in examples.split("\n") if line)
+
+
 def _with_places(text: str) -> str:
     """A command's help, and at its end where the pages are that it cites."""
     pages = dict.fromkeys(re.findall(r"\bdocs/[a-z-]+\.md\b", text))
@@ -86,8 +90,7 @@ def _as_written(text: str) -> str:
     >>> _as_written("Wrapped.\n\n  as it\n  is")
     'Wrapped.\n\n\x08\n  as it\n  is'
     """
-    paragraphs = re.split(r"\n{2,}", text)
-    return "\n\n".join(f"\b\n{each}" if each.startswith("  ") else each for each in paragraphs)
+    return "\n\n".join(f"\b\n{each}" if each.startswith("  ") else each for each in re.split(r"\n{2,}", text))
 
 
 def _readable(record: Callable[[Any], tuple[str, str] | None]) -> Callable[[Any], tuple[str, str] | None]:

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import typer
 from rich.console import Console
+from typer import Exit
 
 from ..core.model import format_duration, parse_duration
 from ..lab.live.crew import COMPLAINTS
@@ -24,10 +25,10 @@ from ..scenario.load import apply_option, parse_document
 from ..trace import read
 from ..trace.collect import CollectSummary, collect
 from ..trace.validation import validate
-from .console import EXIT_UNEXPECTED, complain, guarded, moving_line, output, plain_table
-from .options import SetOption
+from .console import EXIT_UNEXPECTED, complain, guarded, moving_line, output, plain_table, print_some
+from .options import ScenarioArgument, SetOption, option
 from .output import json_text, staged
-from .run import tell_verification
+from .run import count_words, tell_restless, tell_verification
 from .running import VERIFY_UP_TO, VerifyOption, headline
 
 _HEADER: Final = (
@@ -77,14 +78,11 @@ class LiveResult:
         return self.as_expected is not False
 
     def to_json(self) -> dict[str, Any]:
-        events = self.collected.events
-        run = self.summary.to_dict()
-        run |= {f"messages_{word}": events.get(kind, 0) for word, kind in _MESSAGES.items()}
-        run["packets_sent"] = self.packets
+        messages = {f"messages_{word}": self.collected.events.get(kind, 0) for word, kind in _MESSAGES.items()}
         return {
-            **headline("live", self),
+            **headline("live", self.scenario, self.as_expected, self.events),
             "malformed": list(self.malformed),
-            "run": run,
+            "run": {**self.summary.to_dict(), **messages, "packets_sent": self.packets},
             "verification": self.verification.to_json() if self.verification is not None else None,
         }
 
@@ -94,26 +92,21 @@ _MESSAGES: Final = {"accepted": "accept", "sent": "send", "delivered": "deliver"
 
 @guarded
 def live(
-    file: Annotated[str, typer.Argument(help="A scenario file, or the name of a shipped scenario.", show_default=False)],
-    seed: Annotated[int | None, typer.Option(help="Decides which random faults happen.", min=0)] = None,
+    file: ScenarioArgument,
+    seed: Annotated[int | None, option("Decides which random faults happen.", min=0)] = None,
     sets: SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="New directory for the trace, the scenario and the summary.")] = None,
+    out: Annotated[Path | None, option("New directory for the trace, the scenario and the summary.")] = None,
     verify_it: VerifyOption = None,
     namespaces: Annotated[
-        bool, typer.Option("--namespaces", help="A network namespace for each process; partitions are made by the kernel.")
+        bool, option("A network namespace for each process; partitions are made by the kernel.", "--namespaces")
     ] = False,
-    time_scale: Annotated[
-        float, typer.Option(metavar="FACTOR", help="Stretch the times of senders and faults by this factor.")
-    ] = 1.0,
+    time_scale: Annotated[float, option("Stretch the times of senders and faults by this factor.", of="FACTOR")] = 1.0,
     drain_at_most: Annotated[
-        str, typer.Option(metavar="DURATION", help="Wait for quiet no longer than this, whatever the scenario says.")
+        str, option("Wait for quiet no longer than this, whatever the scenario says.", of="DURATION")
     ] = format_duration(DRAIN_AT_MOST),
-    watch_at: Annotated[
-        str | None,
-        typer.Option("--watch", metavar="HOST:PORT", help="Serve a page here that shows the run as it goes.", show_default=False),
-    ] = None,
-    encrypted: Annotated[bool, typer.Option("--encrypted", help="Seal all packets, with a key made for the run.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    watch_at: Annotated[str | None, option("Serve a page here that shows the run as it goes.", "--watch", of="HOST:PORT")] = None,
+    encrypted: Annotated[bool, option("Seal all packets, with a key made for the run.", "--encrypted")] = False,
+    as_json: Annotated[bool, option("Print the summary as JSON.", "--json")] = False,
 ) -> None:
     """Run a scenario with real processes on this machine and verify what they did.
 
@@ -126,27 +119,19 @@ def live(
     Examples:
 
       plainchant live first-steps
-
       plainchant live sequencer-crash --out crash
-
       plainchant live partition --namespaces
-
       plainchant live everything-at-once --seed 7 --time-scale 4
-
       plainchant live chaos --encrypted
     """
     overrides = [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())]
     path = find(file)
     scenario = load(path, overrides)
-    options = {
-        "given": given_parameters(path, overrides),
-        "namespaces": namespaces,
-        "time_scale": time_scale,
-        "drain_at_most": parse_duration(drain_at_most),
-        "encrypted": encrypted,
-    }
-    with staged(out) if out is not None else _temporary() as directory, _watched(directory / "spools", watch_at):
-        result = execute(scenario, directory, verify_it=verify_it, options=options)
+    options = {"given": given_parameters(path, overrides), "namespaces": namespaces, "time_scale": time_scale}
+    options |= {"drain_at_most": parse_duration(drain_at_most), "encrypted": encrypted}
+    results = staged(out) if out is not None else tempfile.TemporaryDirectory(prefix="plainchant-live-")
+    with results as directory, _watched(Path(directory, "spools"), watch_at):
+        result = execute(scenario, Path(directory), verify_it=verify_it, options=options)
     if as_json:
         print(json_text(result.to_json()), end="")
     else:
@@ -155,7 +140,7 @@ def live(
         if out is not None:
             console.print(f"\nWritten to {out}. Read it with: plainchant trace {out}", markup=False)
     if not result.passes:
-        raise typer.Exit(EXIT_UNEXPECTED)
+        raise Exit(EXIT_UNEXPECTED)
 
 
 @contextlib.contextmanager
@@ -179,12 +164,6 @@ def _watched(spools: Path, place: str | None) -> Iterator[None]:
         verdict.stop()
 
 
-@contextlib.contextmanager
-def _temporary() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="plainchant-live-") as directory:
-        yield Path(directory)
-
-
 def given_parameters(path: Path, overrides: Sequence[str]) -> frozenset[str]:
     """The protocol's parameters that a file and options name, whatever their values."""
     document = parse_document(path.read_text(encoding="utf-8"), str(path))
@@ -197,8 +176,7 @@ def given_parameters(path: Path, overrides: Sequence[str]) -> frozenset[str]:
 def execute(
     scenario: Scenario, directory: Path, *, verify_it: bool | None = None, options: dict[str, Any] | None = None
 ) -> LiveResult:
-    """Runs a scenario live; writes trace, scenario and summary into a directory, and what processes complained of if one of them
-    ended unexpectedly.
+    """Runs a scenario live; writes trace, scenario, summary, and the complaints of processes if one ended unexpectedly.
 
     ``verify_it``: None verifies runs that are small enough, True all, False none. ``options`` are those of ``supervise``.
     """
@@ -218,19 +196,13 @@ def execute(
             found = read(directory / "trace")
             malformed = tuple(str(problem) for problem in validate(found.table, found.files))
             verification = verify(found.table, scenario.verify or None) if not malformed else None
-    result = LiveResult(scenario, summary, collected, _packets(directory / "trace"), verification, malformed)
+    files = sorted((directory / "trace").rglob("*.parquet"))
+    packets = sum(pc.sum(pq.read_table(file, columns=["packets"]).column("packets")).as_py() or 0 for file in files)
+    result = LiveResult(scenario, summary, collected, packets, verification, malformed)
     used = dataclasses.replace(scenario, parameters=summary.parameters)
     (directory / "scenario.toml").write_text(_HEADER + dump(used), encoding="utf-8")
     (directory / "summary.json").write_text(json_text(result.to_json()), encoding="utf-8")
     return result
-
-
-def _packets(trace: Path) -> int:
-    columns = (pq.read_table(file, columns=["packets"]).column("packets") for file in sorted(trace.rglob("*.parquet")))
-    return sum(number for column in columns for number in column.to_pylist() if number)
-
-
-# --- telling ----------------------------------------------------------------------------------------------------------
 
 
 def tell(result: LiveResult, console: Console) -> None:
@@ -241,47 +213,30 @@ def tell(result: LiveResult, console: Console) -> None:
     facts = plain_table("", "")
     facts.add_row("scenario", f"{scenario.name} (seed {scenario.seed}), live")
     facts.add_row("protocol", scenario.protocol)
-    facts.add_row("processes", ", ".join(f"{number} {state}" for state, number in states.items()))
+    facts.add_row("processes", count_words(states))
     facts.add_row("messages", ", ".join(f"{events.get(kind, 0):,} {word}" for word, kind in _MESSAGES.items()))
     facts.add_row("packets", f"{result.packets:,} sent, {summary.packets_lost:,} lost on purpose")
     if summary.faults:
-        facts.add_row("faults", _faults(summary))
+        kinds = Counter(fault.kind for fault in summary.faults)
+        made = "by network namespaces" if summary.partitions == "namespaces" else "in the transport"
+        facts.add_row("faults", count_words(kinds) + (f" (partitions {made})" if "partition" in kinds else ""))
     traffic = format_duration(round(scenario.duration * summary.time_scale))
     facts.add_row("time", f"{traffic} of traffic, {summary.elapsed / 1e9:.3f} s in all")
     facts.add_row("events", f"{result.events:,} in the trace")
     if summary.not_applied:
         facts.add_row("not applied live", ", ".join(summary.not_applied))
     console.print(facts)
-    _tell_processes(summary, console)
-    if states["halted"] and not states["alive"]:
-        console.print(
-            "Nobody was left: too many were lost at once. Live, it takes longer until somebody is missed; --time-scale 4 gives "
-            "the group four times as long between its faults."
-        )
-    if result.restless:
-        console.print(f"\nIt did not get quiet within {format_duration(summary.drain)} of the end of traffic:")
-        for process, text in summary.not_quiet.items():
-            console.print(f"  {process}: {text}", markup=False)
-    console.print()
-    _tell_verdict(result, console)
-
-
-def _faults(summary: LiveSummary) -> str:
-    kinds = Counter(fault.kind for fault in summary.faults)
-    told = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
-    if "partition" in kinds:
-        told += " (partitions by network namespaces)" if summary.partitions == "namespaces" else " (partitions in the transport)"
-    return told
-
-
-def _tell_processes(summary: LiveSummary, console: Console) -> None:
     lines = [f"{name} {text}" for name, text in summary.unexpected.items()]
     lines += [f"{name} halted: {end.reason}" for name, end in summary.processes.items() if end.state == "halted"]
     lines += [f"skipped: {fault.kind} at {format_duration(fault.at)}: {why}" for fault, why in summary.skipped]
-    for line in lines[:_SHOWN]:
-        console.print(line, markup=False)
-    if len(lines) > _SHOWN:
-        console.print(f"and {len(lines) - _SHOWN:,} more")
+    print_some(console, lines, _SHOWN)
+    if states["halted"] and not states["alive"]:
+        left = "Nobody was left: too many were lost at once. Live, it takes longer until somebody is missed; --time-scale 4"
+        console.print(f"{left} gives the group four times as long between its faults.")
+    if result.restless:
+        tell_restless(summary.drain, summary.not_quiet, console)
+    console.print()
+    _tell_verdict(result, console)
 
 
 def _tell_verdict(result: LiveResult, console: Console) -> None:

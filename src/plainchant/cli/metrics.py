@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-import typer
 from rich.console import Console
 
 from ..core.model import MS, SECOND, US, UsageError
 from ..scenario.read import nearest
-from .console import guarded, output, plain_table
+from .console import guarded, moving_line, output, plain_table
+from .options import TracesArgument, option
 from .output import json_text, staged, write_or_print
 from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
 
@@ -28,9 +27,16 @@ if TYPE_CHECKING:
 
 _FEW: Final = 4
 """So many (run, group) pairs are told one by one; more are summarised."""
-
 _ODD: Final = 10
 """So many runs with something unmatched are named."""
+_PARTS: Final = ("p50", "p90", "p99", "max")
+_ENDS: Final = ("p50", "max")
+
+
+def _parts(name: str, label: str = "") -> dict[str, str]:
+    """The columns of a distribution, and what they are called."""
+    return {f"{name}_{part}_ns": f"{label or name} {part}" for part in _PARTS}
+
 
 _LABELS: Final[Mapping[str, str]] = {
     "processes": "processes",
@@ -40,14 +46,8 @@ _LABELS: Final[Mapping[str, str]] = {
     "span_ns": "first send to last delivery",
     "messages_per_s": "messages/s delivered",
     "bytes_per_s": "bytes/s delivered",
-    "latency_p50_ns": "latency p50",
-    "latency_p90_ns": "latency p90",
-    "latency_p99_ns": "latency p99",
-    "latency_max_ns": "latency max",
-    "overhead_p50_ns": "delay overhead p50",
-    "overhead_p90_ns": "delay overhead p90",
-    "overhead_p99_ns": "delay overhead p99",
-    "overhead_max_ns": "delay overhead max",
+    **_parts("latency"),
+    **_parts("overhead", "delay overhead"),
     "packets": "packets",
     "packets_per_multicast": "packets a multicast",
     "bytes_per_multicast": "payload bytes a multicast",
@@ -69,18 +69,13 @@ _LABELS: Final[Mapping[str, str]] = {
     "due": "messages due at a destination",
     "missed": "deadlines missed",
     "miss_ratio": "share of deadlines missed",
+    **_parts("lateness"),
     "lateness_p50_ns": "lateness p50 (negative: early)",
-    "lateness_p90_ns": "lateness p90",
-    "lateness_p99_ns": "lateness p99",
-    "lateness_max_ns": "lateness max",
     "admitted": "streams admitted",
     "rejected": "streams rejected",
     "admission_ratio": "share admitted",
     "rotations": "rotations of the token",
-    "rotation_p50_ns": "rotation p50",
-    "rotation_p90_ns": "rotation p90",
-    "rotation_p99_ns": "rotation p99",
-    "rotation_max_ns": "rotation max",
+    **_parts("rotation"),
     "rotation_bound_ns": "rotation, stated bound",
     "exclusion_p50_ns": "crash to view without it p50",
     "exclusion_max_ns": "crash to view without it max",
@@ -89,18 +84,12 @@ _LABELS: Final[Mapping[str, str]] = {
     "join_p50_ns": "time to join p50",
     "join_max_ns": "time to join max",
     "broken": "assumptions broken",
-    "send_p50_ns": "Send p50",
-    "send_p90_ns": "Send p90",
-    "send_p99_ns": "Send p99",
-    "send_max_ns": "Send max",
+    **_parts("send", "Send"),
     "send_bound_ns": "Send, stated bound",
     "deliver_bound_ns": "delivery, stated bound",
     "decisions": "decisions of receivers",
     "decided_against": "decisions to reject",
-    "decision_p50_ns": "decision p50",
-    "decision_p90_ns": "decision p90",
-    "decision_p99_ns": "decision p99",
-    "decision_max_ns": "decision max",
+    **_parts("decision"),
     "timing_faults": "timing faults",
     "module_crashes": "memory modules crashed",
 }
@@ -108,21 +97,14 @@ _LABELS: Final[Mapping[str, str]] = {
 
 @guarded
 def metrics(
-    paths: Annotated[
-        list[str],
-        typer.Argument(help="Traces: a run's or sweep's directory, a Parquet file, a directory or glob of them, an address."),
-    ],
-    run: Annotated[str | None, typer.Option(help="Only this run.", show_default=False)] = None,
-    group: Annotated[str | None, typer.Option(help="Only this group.", show_default=False)] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the metrics as JSON; - is standard output.")
-    ] = None,
-    csv_file: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write the metrics as CSV; - is standard output.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="New directory to write the metrics to, as Parquet.")] = None,
+    paths: TracesArgument,
+    run: Annotated[str | None, option("Only this run.")] = None,
+    group: Annotated[str | None, option("Only this group.")] = None,
+    json_file: Annotated[Path | None, option("Write the metrics as JSON; - is standard output.", "--json", of="FILE")] = None,
+    csv_file: Annotated[Path | None, option("Write the metrics as CSV; - is standard output.", "--csv", of="FILE")] = None,
+    out: Annotated[Path | None, option("New directory to write the metrics to, as Parquet.")] = None,
     detections: Annotated[
-        bool, typer.Option("--detections", help="Match injected crashes and omissions with what was detected of them.")
+        bool, option("Match injected crashes and omissions with what was detected of them.", "--detections")
     ] = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
@@ -139,13 +121,9 @@ def metrics(
     Examples:
 
       plainchant metrics result
-
       plainchant metrics result --json metrics.json --csv metrics.csv
-
       plainchant metrics sweep-directory --group g
-
       plainchant metrics result --detections
-
       plainchant metrics s3://bucket/traces --master spark://host:7077 --out measured
     """
     from ..lab.metrics.paths import HERE_UP_TO, match_paths, measure_paths
@@ -157,34 +135,21 @@ def metrics(
     compute = match_paths if detections else measure_paths
     table = compute(paths, spark=session, run=run, here_up_to=-1 if somewhere else HERE_UP_TO)
     if group is not None:
-        table = _of_group(table, group)
+        known = table.column("group").unique().to_pylist()
+        if group not in known:
+            raise UsageError(f"there is no group {group!r}; {nearest(group, known)}")
+        table = table.filter(pc.equal(table.column("group"), group))
     _write(table, "detections" if detections else "metrics", json_file, csv_file, out)
     if "-" not in (str(json_file), str(csv_file)):
-        tell = _tell_detections if detections else _tell
-        tell(table, output())
+        (_tell_detections if detections else _tell)(table, output())
 
 
 @contextmanager
 def _session(master: str | None, remote: str | None, memory: str | None) -> Iterator[SparkSession]:
     """Spark, with a line for people who wait."""
-    console = Console(stderr=True)
-    if not (sys.stderr.isatty() and console.is_terminal):
-        with spark_for(master, remote, memory) as spark:
-            yield spark
-        return
-    with console.status("starting Spark") as status, spark_for(master, remote, memory) as spark:
-        status.update("measuring")
+    with moving_line("starting Spark") as tell, spark_for(master, remote, memory) as spark:
+        tell("measuring")
         yield spark
-
-
-def _of_group(table: pa.Table, group: str) -> pa.Table:
-    known = table.column("group").unique().to_pylist()
-    if group not in known:
-        raise UsageError(f"there is no group {group!r}; {nearest(group, known)}")
-    return table.filter(pc.equal(table.column("group"), group))
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def _write(table: pa.Table, name: str, json_file: Path | None, csv_file: Path | None, out: Path | None) -> None:
@@ -200,27 +165,18 @@ def _write(table: pa.Table, name: str, json_file: Path | None, csv_file: Path | 
             pq.write_table(table, directory / "metrics" / "part-00000.parquet", compression="zstd")
 
 
-# --- for people -------------------------------------------------------------------------------------------------------
-
-
 def _tell(table: pa.Table, console: Console) -> None:
     if not table.num_rows:
         console.print("nothing to measure: no event names a group")
     elif table.num_rows <= _FEW:
         for number, row in enumerate(table.to_pylist()):
-            if number:
-                console.print()
-            _tell_one(row, console)
+            console.print("\n" * bool(number) + f"run {row['run']}, group {row['group']}", markup=False)
+            lines = plain_table("", "")
+            for label, text in _lines(row):
+                lines.add_row(f"  {label}", text)
+            console.print(lines)
     else:
         _tell_many(table, console)
-
-
-def _tell_one(row: Mapping[str, Any], console: Console) -> None:
-    console.print(f"run {row['run']}, group {row['group']}", markup=False)
-    lines = plain_table("", "")
-    for label, text in _lines(row):
-        lines.add_row(f"  {label}", text)
-    console.print(lines)
 
 
 def _lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -228,17 +184,16 @@ def _lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "processes", f"{told['processes']}, {told['senders']} senders"
     yield "messages", f"{told['sends']} sent, {told['deliveries']} deliveries, in {told['span_ns']}"
     yield "throughput", f"{told['messages_per_s']} messages/s, {told['bytes_per_s']} bytes/s"
-    for name, label in (("latency", "latency"), ("overhead", "delay overhead")):
-        yield label, _together(told, [(f"{name}_{part}_ns", part) for part in ("p50", "p90", "p99", "max")])
+    yield "latency", _together(told, "latency")
+    yield "delay overhead", _together(told, "overhead")
     yield "packets", f"{told['packets']}, {told['packets_per_multicast']} a multicast"
     yield "payload", f"{told['bytes_per_multicast']} bytes a multicast"
-    counted = ("nulls", "retransmissions", "history_max", "unstable_max", "blocked_ns", "sync_ns")
-    for name in (*counted, "standstill_max_ns", "view_changes"):
+    counted = ("nulls", "retransmissions", "history_max", "unstable_max", "blocked_ns", "sync_ns", "standstill_max_ns")
+    for name in (*counted, "view_changes", "suspicions"):
         yield _LABELS[name], told[name]
-    yield "suspicions", told["suspicions"]
     yield "failures", f"{told['failures']}, {told['detected']} detected"
     if row["detected"]:
-        yield "failure detection", _together(told, [("detection_p50_ns", "p50"), ("detection_max_ns", "max")])
+        yield "failure detection", _together(told, "detection", _ENDS)
     yield _LABELS["fairness"], told["fairness"]
     yield _LABELS["fairness_ratio"], told["fairness_ratio"]
     yield from _real_time(row, told)
@@ -246,28 +201,24 @@ def _lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _real_time(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What only runs with deadlines, tokens and states, or on common memory, have."""
-    percents = ("p50", "p90", "p99", "max")
     if row["due"] is not None:
         yield "deadlines", f"{told['missed']} missed of {told['due']} ({row['miss_ratio']:.3%})"
     if row["lateness_max_ns"] is not None:
-        yield "lateness (negative: early)", _together(told, [(f"lateness_{part}_ns", part) for part in percents])
+        yield "lateness (negative: early)", _together(told, "lateness")
     if row["admitted"] is not None:
         yield "admission", f"{told['admitted']} admitted, {told['rejected']} rejected"
     if row["rotations"]:
-        spread = _together(told, [(f"rotation_{part}_ns", part) for part in percents])
-        yield "rotations", f"{told['rotations']}: {spread}{_bound(told['rotation_bound_ns'])}"
+        yield "rotations", f"{told['rotations']}: {_together(told, 'rotation')}{_bound(told['rotation_bound_ns'])}"
     if row["exclusion_max_ns"] is not None:
-        spread = _together(told, [("exclusion_p50_ns", "p50"), ("exclusion_max_ns", "max")])
-        yield "crash to view without it", f"{spread}{_bound(told['detection_bound_ns'])}"
+        yield "crash to view without it", _together(told, "exclusion", _ENDS) + _bound(told["detection_bound_ns"])
     if row["joins"]:
-        yield "joins", f"{told['joins']}: {_together(told, [('join_p50_ns', 'p50'), ('join_max_ns', 'max')])}"
+        yield "joins", f"{told['joins']}: {_together(told, 'join', _ENDS)}"
     if row["broken"] is not None:
         yield _LABELS["broken"], told["broken"]
     if row["send_max_ns"] is not None:
-        spread = _together(told, [(f"send_{part}_ns", part) for part in percents])
-        yield "Send", f"{spread}{_bound(told['send_bound_ns'])}"
+        yield "Send", _together(told, "send") + _bound(told["send_bound_ns"])
     if row["decisions"] is not None:
-        spread = _together(told, [(f"decision_{part}_ns", part) for part in percents])
+        spread = _together(told, "decision")
         yield "decisions", f"{told['decisions']}, {told['decided_against']} of them to reject: {spread}"
     for name in ("timing_faults", "module_crashes"):
         if row[name] is not None:
@@ -278,12 +229,10 @@ def _bound(text: str) -> str:
     return "" if text == _UNKNOWN else f"; stated bound {text}"
 
 
-def _together(told: Mapping[str, str], parts: Sequence[tuple[str, str]]) -> str:
+def _together(told: Mapping[str, str], name: str, parts: Sequence[str] = _PARTS) -> str:
     """``p50 2 ms, max 9 ms``, or once that it is not recorded."""
-    texts = [told[name] for name, _ in parts]
-    if set(texts) == {_UNKNOWN}:
-        return _UNKNOWN
-    return ", ".join(f"{label} {text}" for (_, label), text in zip(parts, texts, strict=True))
+    texts = {part: told[f"{name}_{part}_ns"] for part in parts}
+    return ", ".join(f"{part} {text}" for part, text in texts.items()) if set(texts.values()) != {_UNKNOWN} else _UNKNOWN
 
 
 def _tell_many(table: pa.Table, console: Console) -> None:
@@ -296,15 +245,11 @@ def _tell_many(table: pa.Table, console: Console) -> None:
         heading.justify, heading.no_wrap = "right", True
     for name, label in _LABELS.items():
         column = table.column(name).drop_null()
-        if not len(column) and name in REAL_TIME:
-            continue
-        if not len(column):
+        if len(column):
+            values = (*pc.quantile(column, q=[0.5, 0.9]).to_pylist(), *pc.min_max(column).as_py().values())
+            shown.add_row(label, f"{len(column):,}", *(_text(name, value) for value in values))
+        elif name not in REAL_TIME:
             shown.add_row(label, "0", _NOTHING.get(name, _UNKNOWN), "", "", "")
-            continue
-        middle, high = pc.quantile(column, q=[0.5, 0.9]).to_pylist()
-        extremes = pc.min_max(column).as_py()
-        texts = [_text(name, value) for value in (middle, high, extremes["min"], extremes["max"])]
-        shown.add_row(label, f"{len(column):,}", *texts)
     console.print(shown)
 
 

@@ -8,9 +8,9 @@ import os
 import signal
 import warnings
 from pathlib import Path
-from typing import Annotated, Final, TextIO
+from typing import Annotated, Any, Final
 
-import typer
+from typer import Argument, Exit
 
 from ..core.model import SECOND, Reason, UsageError
 from ..core.shipped import with_pages
@@ -18,7 +18,7 @@ from ..group import Group, GroupError, Halted, JoinTimeout
 from ..live.config import EXAMPLE, NodeConfig, load_config
 from ..live.pipe import UNREAD, Format, Input, JsonLines, Output, OutputClosed, Text, pass_in, pass_out
 from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded
-from .options import SetOption
+from .options import SetOption, option
 
 EXIT_NOT_LET_IN: Final = 3
 _STANDARD_INPUT: Final = 0
@@ -27,32 +27,18 @@ _STANDARD_OUTPUT: Final = 1
 
 @guarded
 def node(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG", help="The configuration, a TOML file; see --example.", show_default=False)
-    ] = None,
-    me: Annotated[str | None, typer.Option(metavar="NAME", help="Which of the peers we are.", show_default=False)] = None,
-    group: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the group.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json/--text", help="JSON lines, in and out, or text.")] = False,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Record everything here, for `plainchant collect`.", show_default=False)
-    ] = None,
-    watch: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Serve a page here that shows what this process does.", show_default=False),
-    ] = None,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long the group may take to let us in.", show_default=False)
-    ] = None,
-    leave_at_eof: Annotated[
-        bool, typer.Option("--leave-at-eof", help="Leave when the input ends, instead of listening on.")
-    ] = False,
-    key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The group's key: every packet is sealed. See `plainchant key`.", show_default=False),
-    ] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Run where other machines reach us, without a key.")] = False,
+    file: Annotated[Path | None, Argument(metavar="CONFIG", help="The configuration, a TOML file; see --example.")] = None,
+    me: Annotated[str | None, option("Which of the peers we are.", of="NAME")] = None,
+    group: Annotated[str | None, option("Name of the group.", of="NAME")] = None,
+    as_json: Annotated[bool, option("JSON lines, in and out, or text.", "--json/--text")] = False,
+    trace: Annotated[Path | None, option("Record everything here, for `plainchant collect`.", of="DIR")] = None,
+    watch: Annotated[str | None, option("Serve a page here that shows what this process does.", of="HOST:PORT")] = None,
+    timeout: Annotated[str | None, option("How long the group may take to let us in.", of="DURATION")] = None,
+    leave_at_eof: Annotated[bool, option("Leave when the input ends, instead of listening on.", "--leave-at-eof")] = False,
+    key: Annotated[Path | None, option("The group's key: every packet is sealed. See `plainchant key`.", of="FILE")] = None,
+    insecure: Annotated[bool, option("Run where other machines reach us, without a key.", "--insecure")] = False,
     sets: SetOption = None,
-    example: Annotated[bool, typer.Option("--example", help="Print a configuration to begin with and exit.")] = False,
+    example: Annotated[bool, option("Print a configuration to begin with and exit.", "--example")] = False,
 ) -> None:
     """Be a member of a group: lines from standard input are sent to it, what it delivers comes out.
 
@@ -71,11 +57,8 @@ def node(
     Examples:
 
       plainchant node --example
-
       plainchant node bank.toml --me a
-
       plainchant node bank.toml --me a --key bank.key
-
       plainchant node bank.toml --me b --json --trace spools --set parameters.resilience=1
     """
     if example:
@@ -83,32 +66,18 @@ def node(
         return
     if file is None:
         raise UsageError("which configuration? Name a file; `plainchant node --example` prints one to begin with")
-    given = {
-        "me": me,
-        "group": group,
-        "trace": trace,
-        "watch": watch,
-        "timeout": timeout,
-        "key": key,
-        "insecure": "true" if insecure else None,
-    }
+    given = {"me": me, "group": group, "trace": trace, "watch": watch, "timeout": timeout, "key": key}
+    given["insecure"] = "true" if insecure else None
     overrides = [*(sets or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     config = load_config(file, overrides)
     with warnings.catch_warnings():
         warnings.showwarning = _tell_warning
         status = asyncio.run(_Session(config, JsonLines() if as_json else Text(), leave_at_eof).run())
     if status:
-        raise typer.Exit(status)
+        raise Exit(status)
 
 
-def _tell_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _tell_warning(message: Warning | str, *place: Any, **more: Any) -> None:
     """A warning as a sentence, and not as a place in our source."""
     complain(f"warning: {message}")
 
@@ -171,12 +140,12 @@ class _Session:
         return 0, Reason("left", f"{me} has left {group}")
 
     async def _live(self, output: Output) -> None:
+        """Passes lines in and out until the group is over or it is time to leave, and leaves."""
         async with self._config.join(unread=UNREAD) as group:
             self._is_member = True
             await self._serve(group, output)
 
     async def _serve(self, group: Group, output: Output) -> None:
-        """Passes lines in and out until the group is over or it is time to leave, and leaves."""
         out = asyncio.create_task(pass_out(group, output, self._form))
         into = asyncio.create_task(self._pass_in(group, output))
         stop = asyncio.create_task(self._stop.wait())

@@ -1,13 +1,20 @@
-"""Options that several commands have."""
+"""How options are declared, and options that several commands have."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-JsonOption = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the file; repeat as needed.", show_default=False),
+
+def option(text: str, *names: str, of: str | None = None, **settings: Any) -> Any:
+    """An option with its help; ``names`` where they are not the parameter's, ``of`` for what its value is called."""
+    return Option(*names, metavar=of, help=text, **settings)
+
+
+JsonOption = Annotated[bool, option("As JSON, for programs.", "--json")]
+SetOption = Annotated[list[str] | None, option("Override a value of the file; repeat as needed.", "--set", of="KEY=VALUE")]
+TracesArgument = Annotated[
+    list[str], Argument(help="Traces: a run's or sweep's directory, a Parquet file, a directory or glob of them, an address.")
 ]
+ScenarioArgument = Annotated[str, Argument(help="A scenario file, or the name of a shipped scenario.")]

@@ -43,12 +43,11 @@ def write_whole(file: Path, text: str) -> None:
     try:
         hidden.write_text(text, encoding="utf-8")
         hidden.replace(file)
-    except OSError as error:
+    except BaseException as error:
         hidden.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise OutputError(f"cannot write {file}: {error.strerror}; {remedy(error, 'place')}") from error
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
 
 
 def write_new(file: Path, text: str, option: str) -> None:
@@ -94,9 +93,7 @@ def staged(target: Path, *, replace: Callable[[Path], bool] = lambda target: Fal
         for parent in made:
             with contextlib.suppress(OSError):
                 parent.rmdir()  # only what we made, and only if nobody has put anything there
-        if isinstance(error, OSError):
-            reason = error.strerror or str(error)
-            raise OutputError(
-                f"cannot write to {target}: {reason}; nothing was kept there; {remedy(error, 'directory')}"
-            ) from error
-        raise
+        if not isinstance(error, OSError):
+            raise
+        kept = f"{error.strerror or error}; nothing was kept there"
+        raise OutputError(f"cannot write to {target}: {kept}; {remedy(error, 'directory')}") from error

@@ -7,8 +7,8 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
 from rich.markup import escape
+from typer import Argument
 
 from ..core.model import Duration, declarations, format_duration
 from ..protocols import registry
@@ -20,9 +20,7 @@ from .output import json_text
 
 @guarded
 def protocols(
-    name: Annotated[
-        str | None, typer.Argument(help="A protocol; without it, all of them are listed.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, Argument(help="A protocol; without it, all of them are listed.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List protocols, or show what one promises.
@@ -32,19 +30,20 @@ def protocols(
     Examples:
 
       plainchant protocols
-
       plainchant protocols sequencer
-
       plainchant protocols sequencer --json
     """
     chosen = [registry.describe(name)] if name is not None else list(registry.protocols().values())
     if as_json:
         described = [facts(description) for description in chosen]
         print(json_text(described[0] if name is not None else described), end="")
-    elif name is None:
-        _list(chosen)
-    else:
+    elif name is not None:
         _show(chosen[0])
+    else:
+        table = plain_table("protocol", "what it is")
+        for description in chosen:
+            table.add_row(description.name, description.about)
+        output().print(table, f"\nMore about one of them: plainchant protocols {chosen[0].name}", sep="\n")
 
 
 def facts(description: registry.Description) -> dict[str, Any]:
@@ -56,11 +55,9 @@ def facts(description: registry.Description) -> dict[str, Any]:
         "parameters": [
             {
                 "name": field.name,
-                "type": _type(description, field),
+                "type": _type_name(hints(description.parameters)[field.name], declared.keys),
                 "default": _default(description, field),
-                "unit": declared.unit,
-                "minimum": declared.minimum,
-                "maximum": declared.maximum,
+                **{name: getattr(declared, name) for name in ("unit", "minimum", "maximum")},
                 "choices": list(declared.choices),
                 "example": declared.example,
                 "about": declared.about,
@@ -78,10 +75,6 @@ def facts(description: registry.Description) -> dict[str, Any]:
 def _promises(description: registry.Description) -> tuple[registry.Promise, ...]:
     """What is promised with the default parameters, to one group of five."""
     return description.promises(description.parameters(), {"g": ("p1", "p2", "p3", "p4", "p5")})
-
-
-def _type(description: registry.Description, field: dataclasses.Field[Any]) -> str:
-    return _type_name(hints(description.parameters)[field.name], field.metadata["declared"].keys)
 
 
 def _type_name(hint: Any, keys: str = "") -> str:
@@ -104,25 +97,17 @@ def _shown(default: Any) -> str:
     return "none" if default in ({}, ()) else str(default)
 
 
-def _list(chosen: list[registry.Description]) -> None:
-    table = plain_table("protocol", "what it is")
-    for description in chosen:
-        table.add_row(description.name, description.about)
-    console = output()
-    console.print(table)
-    console.print(f"\nMore about one of them: plainchant protocols {chosen[0].name}")
-
-
 def _show(description: registry.Description) -> None:
     console = output()
     console.print(f"[bold]{description.name}[/bold]: {description.about}\n")
     parameters = plain_table("parameter", "type", "default", "what it is")
     for field, declared in declarations(description.parameters):
+        type_name = _type_name(hints(description.parameters)[field.name], declared.keys)
         shown = _shown(_default(description, field))
         unit = f" ({declared.unit})" if declared.unit not in ("", "duration") and declared.unit not in declared.about else ""
         choices = f"; one of {', '.join(declared.choices)}" if declared.choices else ""
         example = f"; such as {declared.example}" if declared.example else ""
-        parameters.add_row(field.name, _type(description, field), shown, escape(declared.about + choices + example + unit))
+        parameters.add_row(field.name, type_name, shown, escape(declared.about + choices + example + unit))
     console.print(parameters)
     promises = plain_table("promise", "as long as")
     provided: dict[str, list[str]] = {}
@@ -130,8 +115,7 @@ def _show(description: registry.Description) -> None:
         provided.setdefault(promise.name, []).append(promise.provided)
     for name, conditions in provided.items():
         promises.add_row(name, ", and ".join(conditions))
-    console.print()
-    console.print(promises)
+    console.print("", promises, sep="\n")
     console.print(f"\n[bold]All this under[/bold] {', '.join(description.faults)}.")
     if description.proposes(description.parameters()):
         console.print("Groups can be proposed to others, closed and renamed while processes run.")

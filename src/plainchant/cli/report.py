@@ -6,39 +6,31 @@ from glob import has_magic
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from ..core.model import UsageError
 from .console import guarded, moving_line
+from .options import option
 from .output import OutputError, write_whole
 
 
 @guarded
 def report(
-    path: Annotated[
-        str,
-        typer.Argument(help="The directory of a run or of a sweep, or any trace: a file, directory or glob.", show_default=False),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="The HTML file; by default report.html in that directory.", show_default=False)
-    ] = None,
-    most: Annotated[int, typer.Option(help="At most so many violations are shown.", min=1)] = 10,
+    path: Annotated[str, Argument(help="The directory of a run or of a sweep, or any trace: a file, directory or glob.")],
+    out: Annotated[Path | None, option("The HTML file; by default report.html in that directory.")] = None,
+    most: Annotated[int, option("At most so many violations are shown.", min=1)] = 10,
 ) -> None:
     """Write a report: one HTML file that opens in any browser, without network.
 
-    It has the verdict, every property, the run over time, distributions, and for each violation a sentence, a space-time
-    diagram, the reasons step by step, the rows around it and the command that runs it again. An earlier report in the
-    same place is replaced. The exit status is 0 when the report was written, whatever it says, and 2 if the input was
-    wrong.
+    It has the verdict, every property, the run over time, distributions, and for each violation a sentence, a space-time diagram,
+    the reasons step by step, the rows around it and the command that runs it again. An earlier report in the same place is
+    replaced. The exit status is 0 when the report was written, whatever it says, and 2 if the input was wrong.
 
     Examples:
 
       plainchant run why-resilience --out why
-
       plainchant report why
-
       plainchant report sweeps/loss --most 30
-
       plainchant report 'traces/*.parquet' --out traces.html
     """
     from ..lab.report import page, subject_at
@@ -49,9 +41,8 @@ def report(
         subject = subject_at(path, most=most)
         text = page(subject, progress=progress)
     write_whole(target, text)
-    violations = f"{subject.count:,} violations" if subject.count != 1 else "1 violation"
-    verdict = violations if subject.count else "no violations"
-    print(f"{verdict}; report written to {target}")
+    violations = f"{subject.count:,}" if subject.count else "no"
+    print(f"{violations} violation{'s' * (subject.count != 1)}; report written to {target}")
 
 
 def _target(path: str, out: Path | None) -> Path:

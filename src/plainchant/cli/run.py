@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-import typer
 from rich.console import Console
+from typer import Argument, Exit
 
 from ..core.model import UsageError, format_duration
 from ..lab.properties import Verification
 from ..scenario import find, load, shipped
-from .console import EXIT_UNEXPECTED, guarded, output, plain_table
-from .options import SetOption
+from .console import EXIT_UNEXPECTED, guarded, output, plain_table, print_some
+from .options import SetOption, option
 from .output import staged
 from .running import VERIFY_UP_TO, Result, VerifyOption, execute
+from .verdict import coloured
 
 _TOLD: Final = 3
 """So many violations of a property are told; the others are counted."""
-
 _HALTED: Final = 10
 """So many halted processes are named with their reasons; the others are counted."""
 
 
 @guarded
 def run(
-    file: Annotated[
-        str | None, typer.Argument(help="A scenario file, or the name of a shipped scenario.", show_default=False)
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides everything that is drawn at random.", min=0)] = None,
+    file: Annotated[str | None, Argument(help="A scenario file, or the name of a shipped scenario.")] = None,
+    seed: Annotated[int | None, option("Decides everything that is drawn at random.", min=0)] = None,
     sets: SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="New directory for the trace, the complete scenario and the summary.")] = None,
+    out: Annotated[Path | None, option("New directory for the trace, the complete scenario and the summary.")] = None,
     verify: VerifyOption = None,
-    show_list: Annotated[bool, typer.Option("--list", help="List the shipped scenarios and exit.")] = False,
+    show_list: Annotated[bool, option("List the shipped scenarios and exit.", "--list")] = False,
 ) -> None:
     """Run a scenario in the simulator and verify what it did.
 
@@ -43,20 +42,18 @@ def run(
     Examples:
 
       plainchant run first-steps
-
       plainchant run lossy-network --seed 7 --set network.loss=0.3
-
       plainchant run sequencer-crash --set fault.0.at=100ms --out crash
-
       plainchant run my.toml --out result
     """
     if show_list:
-        _list()
-        return
+        table = plain_table("scenario", "what it shows")
+        for name, path in shipped().items():
+            table.add_row(name, load(path).about)
+        return output().print(table)
     if file is None:
         raise UsageError(f"which scenario? Name a file or a shipped one: {', '.join(shipped())}")
-    overrides = [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())]
-    scenario = load(find(file), overrides)
+    scenario = load(find(file), [*(sets or ()), *([f"seed={seed}"] if seed is not None else ())])
     if out is None:
         result = execute(scenario, verify_it=verify)
     else:
@@ -67,14 +64,7 @@ def run(
     if out is not None:
         console.print(f"\nWritten to {out}. Read it with: plainchant trace {out}", markup=False)
     if not result.passes:
-        raise typer.Exit(EXIT_UNEXPECTED)
-
-
-def _list() -> None:
-    table = plain_table("scenario", "what it shows")
-    for name, path in shipped().items():
-        table.add_row(name, load(path).about)
-    output().print(table)
+        raise Exit(EXIT_UNEXPECTED)
 
 
 def tell(result: Result, console: Console) -> None:
@@ -92,67 +82,54 @@ def tell(result: Result, console: Console) -> None:
     facts.add_row("time", f"{format_duration(scenario.duration)} of traffic, {summary.virtual_time / 1e9:.3f} s in all")
     facts.add_row("events", f"{summary.events:,} handled, {result.events:,} in the trace")
     console.print(facts)
-    _tell_halted(result, console)
+    halted = [f"{name} halted: {end.reason}" for name, end in summary.processes.items() if end.state == "halted"]
+    print_some(console, halted, _HALTED)
     if result.restless:
-        console.print(f"\nIt did not get quiet within {format_duration(scenario.drain)} of the end of traffic:")
-        for process, text in summary.not_quiet.items():
-            console.print(f"  {process}: {text}", markup=False)
+        tell_restless(scenario.drain, summary.not_quiet, console)
     console.print()
-    if result.verification is None:
-        _not_verified(result, console)
-        if scenario.expect == "violation":
-            console.print("This scenario is meant to show a violation; not verified: cannot tell.")
-    else:
+    found = "and one was found" if result.as_expected else "but none was found"
+    if result.verification is not None:
         tell_verification(result.verification, console)
-        if scenario.expect == "violation":
-            found = "and one was found" if result.as_expected else "but none was found"
-            console.print(f"This scenario is meant to show a violation, {found}.")
+        shown = f", {found}"
+    else:
+        shown = "; not verified: cannot tell"
+        more = f": {result.events:,} events are more than are checked without being asked ({VERIFY_UP_TO:,}). "
+        more += "Add --verify to check them all the same."
+        console.print(f"Not verified{more if result.events > VERIFY_UP_TO else ', as asked.'}")
+    if scenario.expect == "violation":
+        console.print(f"This scenario is meant to show a violation{shown}.")
 
 
-def _tell_halted(result: Result, console: Console) -> None:
-    halted = [(name, end.reason) for name, end in result.summary.processes.items() if end.state == "halted"]
-    for name, reason in halted[:_HALTED]:
-        console.print(f"{name} halted: {reason}", markup=False)
-    if len(halted) > _HALTED:
-        console.print(f"and {len(halted) - _HALTED:,} more")
+def tell_restless(drain: int, not_quiet: Mapping[str, str], console: Console) -> None:
+    """Which processes were not quiet, and what they still had to do."""
+    console.print(f"\nIt did not get quiet within {format_duration(drain)} of the end of traffic:")
+    for process, text in not_quiet.items():
+        console.print(f"  {process}: {text}", markup=False)
+
+
+def count_words(count: Mapping[Any, int]) -> str:
+    """Counts, each with its word: ``4 alive, 1 crashed``."""
+    return ", ".join(f"{number} {what}" for what, number in count.items())
 
 
 def states(result: Result) -> str:
-    """How many ended how: ``4 alive, 1 crashed``."""
-    count = Counter(end.state for end in result.summary.processes.values())
-    return ", ".join(f"{number} {state}" for state, number in count.items())
-
-
-def _not_verified(result: Result, console: Console) -> None:
-    if result.events > VERIFY_UP_TO:
-        console.print(
-            f"Not verified: {result.events:,} events are more than are checked without being asked ({VERIFY_UP_TO:,}). "
-            "Add --verify to check them all the same."
-        )
-    else:
-        console.print("Not verified, as asked.")
+    """How many ended how."""
+    return count_words(Counter(end.state for end in result.summary.processes.values()))
 
 
 def tell_verification(verification: Verification, console: Console) -> None:
     """A line a property, and a sentence a violation."""
     table = plain_table("property", "cases", "verdict")
     for name, outcome in verification.properties.items():
-        verdict = outcome.verdict
-        style = {"holds": "green", "violated": "red"}.get(verdict, "yellow")
-        table.add_row(name, f"{outcome.cases:,}", f"[{style}]{verdict}[/{style}]")
+        table.add_row(name, f"{outcome.cases:,}", coloured(outcome.verdict))
     console.print(table)
     for name, outcome in verification.properties.items():
-        if outcome.violations:
-            _tell_violations(name, outcome.violations, verification, console)
+        # The first few, which are the smallest and earliest; the summary has more of them.
+        found = [violation for violation in verification.violations if violation.property == name]
+        for violation in found[:_TOLD] if outcome.violations else ():
+            places = ", ".join(f"{process} at index {index}" for process, index in violation.events)
+            console.print(f"\n{name}: {violation.sentence} ({places})", markup=False)
+        if outcome.violations > _TOLD:
+            console.print(f"\n{name}: and {outcome.violations - _TOLD:,} more violations")
     for warning in verification.warnings:
         console.print(f"\nNote: {warning}", markup=False)
-
-
-def _tell_violations(name: str, count: int, verification: Verification, console: Console) -> None:
-    """The first few, which are the smallest and earliest; the summary has more of them."""
-    found = [violation for violation in verification.violations if violation.property == name]
-    for violation in found[:_TOLD]:
-        places = ", ".join(f"{process} at index {index}" for process, index in violation.events)
-        console.print(f"\n{name}: {violation.sentence} ({places})", markup=False)
-    if count > _TOLD:
-        console.print(f"\n{name}: and {count - _TOLD:,} more violations")

@@ -7,15 +7,12 @@ enough to be verified. The verdict compares what was found with what the scenari
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final
 
 import pyarrow as pa
-import typer
-from rich.console import Console
 
 from .. import __version__
 from ..core.model import format_duration
@@ -23,36 +20,20 @@ from ..lab.properties import Verification, verify
 from ..scenario import Scenario, dump
 from ..sim import Simulation, Summary
 from ..trace import TraceBuffer, TraceWriter, read
+from .console import terminal
+from .options import option
 from .output import json_text
 
 VERIFY_UP_TO: Final = 200_000
 """Events that are verified at once without being asked to: some seconds' work for the reference verifier."""
-
 _HEADER: Final = "# Complete: every value that decided this run. It replays with: plainchant run scenario.toml\n"
-
-
 VerifyOption = Annotated[
-    bool | None,
-    typer.Option("--verify/--no-verify", help=f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events)."),
+    bool | None, option(f"Check the promised properties (by default up to {VERIFY_UP_TO:,} events).", "--verify/--no-verify")
 ]
 
 
-class Judged(Protocol):
-    """A run that a command has judged."""
-
-    @property
-    def scenario(self) -> Scenario: ...
-
-    @property
-    def as_expected(self) -> bool | None: ...
-
-    @property
-    def events(self) -> int: ...
-
-
-def headline(command: str, result: Judged) -> dict[str, Any]:
+def headline(command: str, scenario: Scenario, as_expected: bool | None, events: int) -> dict[str, Any]:
     """The first keys of the JSON of a run: which run it was, and whether it was as expected."""
-    scenario = result.scenario
     return {
         "plainchant": __version__,
         "command": command,
@@ -60,8 +41,8 @@ def headline(command: str, result: Judged) -> dict[str, Any]:
         "protocol": scenario.protocol,
         "seed": scenario.seed,
         "expect": scenario.expect,
-        "as_expected": result.as_expected,
-        "trace_events": result.events,
+        "as_expected": as_expected,
+        "trace_events": events,
     }
 
 
@@ -99,7 +80,7 @@ class Result:
 
     def to_json(self, command: str) -> dict[str, Any]:
         return {
-            **headline(command, self),
+            **headline(command, self.scenario, self.as_expected, self.events),
             "run": self.summary.to_dict(),
             "verification": self.verification.to_json() if self.verification is not None else None,
         }
@@ -111,35 +92,23 @@ def execute(scenario: Scenario, directory: Path | None = None, *, verify_it: boo
     ``verify_it``: None verifies runs that are small enough, True all, False none.
     """
     trace = _Kept(limit=None if verify_it else VERIFY_UP_TO) if directory is None else _Written(directory)
-    with _progress(trace, scenario) as progress:
-        summary = _simulate(scenario, trace, progress)
+    try:
+        with _progress(trace, scenario) as progress:
+            summary = Simulation(scenario, trace=trace, progress=progress).run()
+            trace.finish()
+    except BaseException:
+        trace.abort()
+        raise
     wanted = verify_it if verify_it is not None else trace.events <= VERIFY_UP_TO
-    table = _table(trace, directory) if wanted or trace.events <= VERIFY_UP_TO else None
+    table = None
+    if wanted or trace.events <= VERIFY_UP_TO:
+        table = read(directory / "trace").table if directory is not None else trace.table()
     verification = verify(table, scenario.verify or None) if wanted and table is not None else None
     result = Result(scenario, summary, trace.events, table, verification)
     if directory is not None:
         (directory / "scenario.toml").write_text(_HEADER + dump(scenario))
         (directory / "summary.json").write_text(json_text(result.to_json(command)), encoding="utf-8")
     return result
-
-
-def _simulate(scenario: Scenario, trace: _Watched, progress: Callable[[int], None] | None) -> Summary:
-    try:
-        summary = Simulation(scenario, trace=trace, progress=progress).run()
-        trace.finish()
-    except BaseException:
-        trace.abort()
-        raise
-    return summary
-
-
-def _table(trace: _Watched, directory: Path | None) -> pa.Table | None:
-    if directory is not None:
-        return read(directory / "trace").table
-    return trace.table()
-
-
-# --- traces that count ------------------------------------------------------------------------------------------------
 
 
 class _Watched(TraceBuffer):
@@ -179,14 +148,11 @@ class _Written(_Watched, TraceWriter):
     """In files."""
 
 
-# --- progress ---------------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _progress(trace: _Watched, scenario: Scenario) -> Iterator[Callable[[int], None] | None]:
-    """A line that moves, for people who wait; nothing where nobody looks."""
-    console = Console(stderr=True)
-    if not (sys.stderr.isatty() and console.is_terminal):
+    """A status line, on a terminal only."""
+    console = terminal()
+    if console is None:
         yield None
         return
     with console.status("running") as status:

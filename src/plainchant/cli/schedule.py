@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit
 
 from ..protocols.rtcast.analysis import Demand, Turn, Verdict, enough, readable
 from ..protocols.rtcast.interface import Interface
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
+from .options import option
 from .output import json_text, write_new
 from .schedule_file import MessageSet, load
 
@@ -68,31 +68,22 @@ def judge(given: MessageSet) -> RingVerdict:
     ring = tuple(given.demands)
     holds = [interface.hold(process) for process in ring]
     rotation = given.token or interface.rotation(ring, holds)
-    nodes = tuple(_judge_node(given, node, demands, rotation) for node, demands in given.demands.items())
-    return RingVerdict(given, interface, rotation, interface.printed(ring, holds), nodes)
-
-
-def _judge_node(given: MessageSet, node: str, demands: Sequence[Demand], rotation: int) -> NodeVerdict:
-    turn = Turn(given.parameters, node, rotation, given.max_packet, tuple(given.demands))
-    verdicts, used = turn.admit(demands)
-    return NodeVerdict(node, turn, tuple(verdicts), used, turn.demanded(demands))
+    nodes = []
+    for node, demands in given.demands.items():
+        turn = Turn(given.parameters, node, rotation, given.max_packet, ring)
+        verdicts, used = turn.admit(demands)
+        nodes.append(NodeVerdict(node, turn, tuple(verdicts), used, turn.demanded(demands)))
+    return RingVerdict(given, interface, rotation, interface.printed(ring, holds), tuple(nodes))
 
 
 @guarded
 def schedule(
-    file: Annotated[
-        Path, typer.Argument(help="The message set: a TOML file, or a CSV file with a row a message.", show_default=False)
-    ],
+    file: Annotated[Path, Argument(help="The message set: a TOML file, or a CSV file with a row a message.")],
     overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the file, such as ring.hold=8ms; may be repeated."),
+        list[str] | None, option("Replace a value of the file, such as ring.hold=8ms; may be repeated.", "--set", of="KEY=VALUE")
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the verdict as JSON; - is standard output.")
-    ] = None,
-    draw: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw every node's turn, and one rotation, into this SVG file.")
-    ] = None,
+    json_file: Annotated[Path | None, option("Write the verdict as JSON; - is standard output.", "--json", of="FILE")] = None,
+    draw: Annotated[Path | None, option("Draw every node's turn, and one rotation, into this SVG file.", of="FILE")] = None,
 ) -> None:
     """Say whether messages meet their deadlines on an rtcast ring, node by node, before anything runs.
 
@@ -120,9 +111,7 @@ def schedule(
     Examples:
 
       plainchant schedule process-control.toml
-
       plainchant schedule process-control.toml --set ring.retransmissions=3 --draw turns.svg
-
       plainchant schedule messages.csv --set ring.hold=8ms --json -
     """
     verdict = judge(load(file, overrides or []))
@@ -137,22 +126,14 @@ def schedule(
     else:
         _tell(verdict, output())
     if not verdict.is_schedulable:
-        raise typer.Exit(EXIT_UNEXPECTED)
-
-
-# --- for programs -------------------------------------------------------------------------------------------------------
+        raise Exit(EXIT_UNEXPECTED)
 
 
 def _json(verdict: RingVerdict) -> str:
-    document = {
-        "schedulable": verdict.is_schedulable,
-        "rotation_ns": verdict.rotation,
-        "rotation_printed_ns": verdict.printed,
-        "delay_ns": verdict.delay,
-        "retransmissions": verdict.given.parameters.retransmissions,
-        "nodes": [_node_json(node) for node in verdict.nodes],
-    }
-    return json_text(document)
+    times = {"rotation_ns": verdict.rotation, "rotation_printed_ns": verdict.printed, "delay_ns": verdict.delay}
+    counts = {"retransmissions": verdict.given.parameters.retransmissions}
+    nodes = [_node_json(node) for node in verdict.nodes]
+    return json_text({"schedulable": verdict.is_schedulable, **times, **counts, "nodes": nodes})
 
 
 def _node_json(node: NodeVerdict) -> dict[str, Any]:
@@ -170,25 +151,14 @@ def _node_json(node: NodeVerdict) -> dict[str, Any]:
 
 
 def _message_json(turn: Turn, verdict: Verdict) -> dict[str, Any]:
-    demand = verdict.demand
-    told: dict[str, Any] = {
-        "name": demand.name,
-        "size": demand.size if demand.cost is None else None,
-        "cost_ns": turn.cost(demand),
-        "period_ns": demand.period or None,
-        "deadline_ns": demand.deadline,
-        "admitted": verdict.is_admitted,
-        "visits": verdict.visits,
-        "pieces": verdict.pieces,
-        "share_ns": verdict.share,
-    }
+    demand, size = verdict.demand, verdict.demand.size if verdict.demand.cost is None else None
+    told: dict[str, Any] = {"name": demand.name, "size": size, "cost_ns": turn.cost(demand)}
+    told |= {"period_ns": demand.period or None, "deadline_ns": demand.deadline, "admitted": verdict.is_admitted}
+    told |= {"visits": verdict.visits, "pieces": verdict.pieces, "share_ns": verdict.share}
     if not verdict.is_admitted:
         told |= {"term": verdict.term, "why": verdict.text}
         told |= {"nearest_deadline_ns": verdict.nearest, "hopeless": verdict.hopeless or None}
     return told
-
-
-# --- for people ---------------------------------------------------------------------------------------------------------
 
 
 def _tell(verdict: RingVerdict, console: Console) -> None:
@@ -223,33 +193,17 @@ def _tell_node(node: NodeVerdict, console: Console) -> None:
     table = plain_table("  message", "C", "period", "deadline", "n", "pieces", "of T", "")
     for column in table.columns[1:7]:
         column.justify = "right"
-    for index, column in enumerate(table.columns):
-        column.no_wrap = index < 7
     table.add_row("  (the ring)", "", "", "", "", "", readable(turn.reserved), "")
     for verdict in node.verdicts:
-        table.add_row(*_row(turn, verdict))
+        demand: Demand = verdict.demand
+        period = readable(demand.period) if demand.period else "once"
+        asked = (f"  {demand.name}", readable(turn.cost(demand)), period, readable(demand.deadline))
+        given = (str(verdict.visits), str(verdict.pieces), readable(verdict.share))
+        table.add_row(*asked, *given, "" if verdict.is_admitted else "rejected")
     console.print(table)
     for verdict in node.verdicts:
         if not verdict.is_admitted:
-            console.print(f"  {verdict.text}; {_advice(verdict)}", markup=False)
-
-
-def _row(turn: Turn, verdict: Verdict) -> tuple[str, ...]:
-    demand: Demand = verdict.demand
-    period = readable(demand.period) if demand.period else "once"
-    return (
-        f"  {demand.name}",
-        readable(turn.cost(demand)),
-        period,
-        readable(demand.deadline),
-        str(verdict.visits),
-        str(verdict.pieces),
-        readable(verdict.share),
-        "" if verdict.is_admitted else "rejected",
-    )
-
-
-def _advice(verdict: Verdict) -> str:
-    if verdict.nearest is None:
-        return f"no deadline can be promised: {verdict.hopeless}"
-    return f"the nearest deadline that can be promised is {enough(verdict.nearest)}"
+            advice = f"no deadline can be promised: {verdict.hopeless}"
+            if verdict.nearest is not None:
+                advice = f"the nearest deadline that can be promised is {enough(verdict.nearest)}"
+            console.print(f"  {verdict.text}; {advice}", markup=False)

@@ -65,15 +65,16 @@ def load(file: FilePath, overrides: Sequence[str]) -> MessageSet:
     """Reads a file; ``overrides`` are ``key=value`` as after ``--set``."""
     text = read_text(file, "message set", "write one, as `plainchant schedule --help` shows").replace("\r\n", "\n")
     options: dict[Path, str] = {}
+    reader: Reader
     if file.suffix.lower() == ".csv":
         document, places = _table(text, str(file))
-        for override in overrides:
-            apply_option(document, override, options, _EXAMPLES)
-        return _MessageSet(_TableReader(places, str(file), options)).read(document)
-    document = parse_document(text, str(file), "message set")
+        reader = _TableReader(places, str(file), options)
+    else:
+        document = parse_document(text, str(file), "message set")
+        reader = Reader(text, str(file), options)
     for override in overrides:
         apply_option(document, override, options, _EXAMPLES)
-    return _MessageSet(Reader(text, str(file), options)).read(document)
+    return _MessageSet(reader).read(document)
 
 
 class _MessageSet:
@@ -95,7 +96,9 @@ class _MessageSet:
         demands: dict[str, list[Demand]] = {member: [] for member in members}
         for number, message in enumerate(messages):
             self._place(message, demands, ("message", number), "size" in top["message"][number])
-        self._known(parameters.holds, members, ("ring", "holds"))
+        for name in parameters.holds:
+            if name not in members:
+                reader.fail(("ring", "holds", name), f'there is no node "{name}" on the ring; {nearest(name, members)}')
         return MessageSet(parameters, ring.max_packet, ring.token, demands)
 
     def _ring(self, given: Any) -> tuple[RingTable, Parameters]:
@@ -103,9 +106,8 @@ class _MessageSet:
         own = {field.name for field, _ in declarations(RingTable)}
         known = [*own, *(field.name for field, _ in declarations(Parameters))]
         table = reader.table(given, ("ring",), known, "in [ring]")
-        ring = RingTable(
-            **reader.fields(RingTable, {key: value for key, value in table.items() if key in own}, ("ring",), "in [ring]")
-        )
+        mine = {key: value for key, value in table.items() if key in own}
+        ring = RingTable(**reader.fields(RingTable, mine, ("ring",), "in [ring]"))
         for number, member in enumerate(ring.members):
             if not member or member in ring.members[:number]:
                 reader.fail(("ring", "members", number), f'ring.members has "{member}" twice; name every node once')
@@ -145,14 +147,6 @@ class _MessageSet:
         cost = None if has_size else int(message.cost)
         of_node.append(Demand(message.name, message.deadline, message.period, message.size, cost))
 
-    def _known(self, holds: Mapping[str, Any], members: Sequence[str], path: Path) -> None:
-        for name in holds:
-            if name not in members:
-                self._reader.fail((*path, name), f'there is no node "{name}" on the ring; {nearest(name, members)}')
-
-
-# --- CSV ----------------------------------------------------------------------------------------------------------------
-
 
 class _TableReader(Reader):
     """A reader that knows where the rows of a table are, instead of a TOML text's keys."""
@@ -186,12 +180,7 @@ def _table(text: str, filename: str) -> tuple[dict[str, Any], dict[Path, int]]:
         place: Path = ("message", len(messages))
         places[place] = rows.line_num
         cells = {column: cell.strip() for column, cell in zip(columns, row, strict=False) if cell.strip()}
-        messages.append({column: _cell(column, cell) for column, cell in cells.items()})
+        # A number where there has to be one, if it is one; everything else as it is, for the reader to judge.
+        is_number = {column: column in _NUMBERS and cell.lstrip("-").isdecimal() for column, cell in cells.items()}
+        messages.append({column: int(cell) if is_number[column] else cell for column, cell in cells.items()})
     return {"message": messages}, places
-
-
-def _cell(column: str, cell: str) -> Any:
-    """A number where there has to be one, if it is one; everything else as it is, for the reader to judge."""
-    if column in _NUMBERS and cell.lstrip("-").isdecimal():
-        return int(cell)
-    return cell

@@ -23,7 +23,6 @@ _TOP: Final = 56
 _BAR: Final = 26
 _LINE: Final = 16
 _TONES: Final = 6
-
 SHEET: Final = """
 text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328}
 .paper{fill:#fdfdfb}.title{font-size:14px;font-weight:600}.lane{font-size:12px;font-weight:600}.soft{fill:#5b6670}
@@ -67,8 +66,8 @@ class _Picture:
         return drawing
 
     def _height(self) -> float:
-        turns = sum(_BAR + 34 + _LINE * len(list(self._legend_lines(node))) for node in self._verdict.nodes)
-        rotation = _LINE * len(list(self._rotation_lines()))
+        turns = sum(_BAR + 34 + _LINE * len(self._legend_lines(node)) for node in self._verdict.nodes)
+        rotation = _LINE * len(_wrapped([title for *_, title in self._parts()]))
         return _TOP + turns + 54 + 24 + _BAR + 34 + rotation + 16
 
     def _wanted(self, node: NodeVerdict) -> int:
@@ -79,8 +78,6 @@ class _Picture:
         refused = [verdict.demand for verdict in node.verdicts if not verdict.is_admitted]
         return {demand.name: node.turn.share(demand, max(1, node.turn.visits(demand.deadline))) for demand in refused}
 
-    # --- turns ---
-
     def _node(self, node: NodeVerdict, y: float) -> float:
         drawing = self._drawing
         scale = _WIDE / self._longest
@@ -90,8 +87,7 @@ class _Picture:
         x = float(_LEFT)
         reserved = node.turn.reserved
         x = self._segment(x, y, reserved * scale, "ring", "ring", f"what the ring sends: {readable(reserved)}")
-        admitted = [verdict for verdict in node.verdicts if verdict.is_admitted]
-        for place, verdict in enumerate(admitted):
+        for place, verdict in enumerate([verdict for verdict in node.verdicts if verdict.is_admitted]):
             told = f"{verdict.demand.name}: {readable(verdict.share)} of each turn, n = {verdict.visits}"
             x = self._segment(x, y, verdict.share * scale, f"v{place % _TONES}", verdict.demand.name, told)
         for name, share in self._refused_share(node).items():
@@ -113,14 +109,12 @@ class _Picture:
             self._drawing.text(x + 4, y + _BAR / 2 + 4, name, title=title)
         return x + width
 
-    def _legend_lines(self, node: NodeVerdict) -> Iterator[str]:
+    def _legend_lines(self, node: NodeVerdict) -> list[str]:
         parts = [f"ring {readable(node.turn.reserved)}"]
         for verdict in sorted(node.verdicts, key=lambda verdict: not verdict.is_admitted):
             share = f"{readable(verdict.share)} x {verdict.pieces}" if verdict.is_admitted else "rejected"
             parts.append(f"{short(verdict.demand.name, 24)} {share}")
-        yield from _wrapped(parts)
-
-    # --- one rotation ---
+        return _wrapped(parts)
 
     def _rotation(self, y: float) -> None:
         drawing, verdict = self._drawing, self._verdict
@@ -136,7 +130,7 @@ class _Picture:
         drawing.line(end, y - 4, end, y + _BAR + 4, "end", title=f"P = {readable(verdict.rotation)}")
         self._axis(y + _BAR + 8, verdict.rotation, scale)
         y += _BAR + 22
-        for line in self._rotation_lines():
+        for line in _wrapped([title for *_, title in parts]):
             y += _LINE
             drawing.text(_LEFT, y, line, "soft")
 
@@ -162,9 +156,6 @@ class _Picture:
             rest = verdict.rotation - total
             yield "reserve", "way", rest, f"time to react, and for members that fail: {readable(rest)}"
 
-    def _rotation_lines(self) -> Iterator[str]:
-        yield from _wrapped([title for _, _, _, title in self._parts()])
-
     def _axis(self, y: float, length: int, scale: float | None = None) -> None:
         drawing = self._drawing
         scale = scale if scale is not None else _WIDE / length
@@ -175,14 +166,10 @@ class _Picture:
             drawing.text(x, y + 15, readable(round(step)), "tick")
 
 
-def _wrapped(parts: list[str]) -> Iterator[str]:
+def _wrapped(parts: list[str]) -> list[str]:
     """Parts with dots between them, in as many lines as they need."""
-    line = ""
-    for part in parts:
-        longer = f"{line}  ·  {part}" if line else part
-        if line and width_of(longer) > _WIDE:
-            yield line
-            longer = part
-        line = longer
-    if line:
-        yield line
+    lines = parts[:1]
+    for part in parts[1:]:
+        longer = f"{lines[-1]}  ·  {part}"
+        lines[-1:] = [longer] if width_of(longer) <= _WIDE else [lines[-1], part]
+    return lines

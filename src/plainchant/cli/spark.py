@@ -6,36 +6,22 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ..core.model import UsageError
 from ..lab.session import session
 from ..lab.session.failures import failures_as_sentences
+from .options import option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MasterOption = Annotated[
     str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs: local[*] (this machine, the default), spark://host:7077, yarn, k8s://...",
-        show_default=False,
-    ),
+    option("Where Spark runs: local[*] (this machine, the default), spark://host:7077, yarn, k8s://...", "--master", of="URL"),
 ]
-RemoteOption = Annotated[
-    str | None,
-    typer.Option("--remote", metavar="URL", help="A Spark Connect server: sc://host:15002.", show_default=False),
-]
+RemoteOption = Annotated[str | None, option("A Spark Connect server: sc://host:15002.", "--remote", of="URL")]
 MemoryOption = Annotated[
     str | None,
-    typer.Option(
-        "--memory",
-        metavar="SIZE",
-        help="Memory of Spark's driver, such as 4g; by default an eighth of the machine's, 1 to 4 GB.",
-        show_default=False,
-    ),
+    option("Memory of Spark's driver, such as 4g; by default an eighth of the machine's, 1 to 4 GB.", "--memory", of="SIZE"),
 ]
 
 

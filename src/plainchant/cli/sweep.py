@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from typer import Exit
 
-from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded, output
+from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded, output, terminal
+from .options import ScenarioArgument, option
 from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
 from .verdict import print_outcomes, print_violations
 
@@ -22,36 +22,23 @@ if TYPE_CHECKING:
 
 _TOLD: Final = 5
 """So many violations, and so many runs that failed or did not get quiet, are told; the others are counted."""
-
 _SPEED_OVER: Final = 120.0
 """Seconds of which the time left is estimated: units are committed seconds apart."""
 
 
 @guarded
 def sweep(
-    scenario: Annotated[str, typer.Argument(help="A scenario file, or the name of a shipped scenario.")],
-    seeds: Annotated[
-        str, typer.Option(metavar="SEEDS", help="Seeds: 0:1000 (1000 not included), 0:1000:10, or 3,5,8.", show_default=False)
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(help="Directory for the results; this machine and all executors must see it.", show_default=False),
-    ],
-    grid: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=A,B,C", help="Values of a setting to try; several grids are multiplied."),
-    ] = None,
+    scenario: ScenarioArgument,
+    seeds: Annotated[str, option("Seeds: 0:1000 (1000 not included), 0:1000:10, or 3,5,8.", of="SEEDS")],
+    out: Annotated[Path, option("Directory for the results; this machine and all executors must see it.")],
+    grid: Annotated[list[str] | None, option("Values of a setting to try; several grids are multiplied.", of="KEY=A,B,C")] = None,
     keep: Annotated[
-        Literal["all", "violations", "none"],
-        typer.Option(help="Traces to keep; violations: also of runs that did not get quiet."),
+        Literal["all", "violations", "none"], option("Traces to keep; violations: also of runs that did not get quiet.")
     ] = "violations",
     properties: Annotated[
-        list[str] | None,
-        typer.Option("--property", metavar="NAME", help="Check this property instead of the promised ones; repeat as needed."),
+        list[str] | None, option("Check this property instead of the promised ones; repeat as needed.", "--property", of="NAME")
     ] = None,
-    tasks: Annotated[
-        int | None, typer.Option(help="Spark tasks; by default one for each that can run at once.", min=1, show_default=False)
-    ] = None,
+    tasks: Annotated[int | None, option("Spark tasks; by default one for each that can run at once.", min=1)] = None,
     master: MasterOption = None,
     remote: RemoteOption = None,
     memory: MemoryOption = None,
@@ -65,9 +52,7 @@ def sweep(
     Examples:
 
       plainchant sweep sweep-faults --seeds 0:1000 --out faults
-
       plainchant sweep lossy-network --seeds 0:100 --grid network.loss=0,0.1,0.3 --out loss
-
       plainchant sweep my.toml --seeds 3,5,8 --property total --keep all --out result --master spark://host:7077
     """
     from ..lab.sweep import define, swept
@@ -80,12 +65,12 @@ def sweep(
                 result = perform_sweep(spark, definition, out, tasks=tasks, watch=watch)
         except KeyboardInterrupt:
             complain(f"interrupted; what is done is in {out}, and the same command continues it")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+            raise Exit(EXIT_INTERRUPTED) from None
     else:
         output().print(f"All {definition.runs:,} runs are already in {out}.\n", markup=False)
     tell(result, out, output())
     if not result.passes:
-        raise typer.Exit(EXIT_UNEXPECTED)
+        raise Exit(EXIT_UNEXPECTED)
 
 
 def tell(result: Swept, out: Path, console: Console) -> None:
@@ -109,18 +94,13 @@ _SAID: Final = {"holds": "hold", "violated": "violated", "restless": "did not ge
 
 @contextlib.contextmanager
 def _progress(runs: int) -> Iterator[Callable[[Progress], None] | None]:
-    """A bar for people who wait; nothing where nobody looks."""
-    console = Console(stderr=True)
-    if not (sys.stderr.isatty() and console.is_terminal):
+    """A progress bar, on a terminal only."""
+    console = terminal()
+    if console is None:
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("runs, {task.fields[found]}"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
+    found = TextColumn("runs, {task.fields[found]}")
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), found, TimeRemainingColumn(elapsed_when_finished=True))
     with Bar(*columns, console=console, transient=True, speed_estimate_period=_SPEED_OVER) as bar:
         line = bar.add_task("sweeping", total=None, found="no violations")
 

@@ -13,6 +13,12 @@ from .console import plain_table
 _STYLES: Final = {"holds": "green", "violated": "red"}
 
 
+def coloured(verdict: str) -> str:
+    """A verdict in its colour."""
+    style = _STYLES.get(verdict, "yellow")
+    return f"[{style}]{verdict}[/{style}]"
+
+
 def print_outcomes(console: Console, properties: Mapping[str, Outcome]) -> None:
     """A line a property: what it was checked on, and what was found."""
     table = plain_table("property", "runs", "events", "cases", "violations", "verdict")
@@ -20,17 +26,12 @@ def print_outcomes(console: Console, properties: Mapping[str, Outcome]) -> None:
         heading.justify = "right"
     for name, outcome in properties.items():
         numbers = (f"{number:,}" for number in (outcome.runs, outcome.events, outcome.cases, outcome.violations))
-        style = _STYLES.get(outcome.verdict, "yellow")
-        table.add_row(name, *numbers, f"[{style}]{outcome.verdict}[/{style}]")
+        table.add_row(name, *numbers, coloured(outcome.verdict))
     console.print(table)
 
 
 def print_violations(
-    console: Console,
-    violations: Sequence[Violation],
-    *,
-    most: int,
-    replay: Callable[[str], str] | None = None,
+    console: Console, violations: Sequence[Violation], *, most: int, replay: Callable[[str], str] | None = None
 ) -> None:
     """The first of them, which are the smallest, as sentences with the events involved.
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-from rich.console import Console
+from typer import Exit
 
 from ..core.model import UsageError
 from ..lab.properties import Verification
 from ..lab.properties.reference import require_known
 from ..lab.properties.report import MAX_SHOWN
 from ..trace.reader import find_files
-from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded, output
+from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded, output, terminal
+from .options import TracesArgument, option
 from .output import json_text, write_or_print
 from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
 from .verdict import print_outcomes, print_violations
@@ -31,22 +31,15 @@ _SMALL: Final = 16 * 1024 * 1024
 
 @guarded
 def verify(
-    paths: Annotated[
-        list[str],
-        typer.Argument(help="Traces: a run's or sweep's directory, a Parquet file, a directory or glob of them, an address."),
-    ],
+    paths: TracesArgument,
     properties: Annotated[
-        list[str] | None,
-        typer.Option("--property", metavar="NAME", help="Check this property, whatever is promised; repeat as needed."),
+        list[str] | None, option("Check this property, whatever is promised; repeat as needed.", "--property", of="NAME")
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
-    ] = None,
+    json_file: Annotated[Path | None, option("Write the result as JSON; - is standard output.", "--json", of="FILE")] = None,
     violations: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write all violations, however many: .parquet, or .jsonl for lines of JSON."),
+        Path | None, option("Write all violations, however many: .parquet, or .jsonl for lines of JSON.", of="FILE")
     ] = None,
-    most: Annotated[int, typer.Option(min=0, help="Violations to tell.")] = _TOLD,
+    most: Annotated[int, option("Violations to tell.", min=0)] = _TOLD,
     master: MasterOption = None,
     remote: RemoteOption = None,
     memory: MemoryOption = None,
@@ -61,9 +54,7 @@ def verify(
     Examples:
 
       plainchant verify result
-
       plainchant verify 'live/*.parquet' --property total --property uniform
-
       plainchant verify s3://bucket/traces --json verdict.json --master spark://host:7077
     """
     from ..lab.tables import violation_rows
@@ -89,7 +80,7 @@ def verify(
     if json_file is None or str(json_file) != "-":
         _tell(found, most, violations)
     if found.verdict != "holds":
-        raise typer.Exit(EXIT_WRONG_INPUT if found.verdict == "malformed" else EXIT_UNEXPECTED)
+        raise Exit(EXIT_WRONG_INPUT if found.verdict == "malformed" else EXIT_UNEXPECTED)
 
 
 def _tell(found: Verification, most: int, written: Path | None) -> None:
@@ -99,8 +90,7 @@ def _tell(found: Verification, most: int, written: Path | None) -> None:
             complain(f"malformed: {problem}")
         if len(found.malformed) > _PROBLEMS:
             complain(f"and {len(found.malformed) - _PROBLEMS} more; --json FILE has them")
-        complain("nothing was verified: mend the trace or leave out what is wrong with it")
-        return
+        return complain("nothing was verified: mend the trace or leave out what is wrong with it")
     print_outcomes(console, found.properties)
     if not found.properties:
         console.print("nothing to check: no run promises anything, or has events that a property speaks of")
@@ -118,20 +108,16 @@ def _tell(found: Verification, most: int, written: Path | None) -> None:
 
 def _bytes(paths: list[str]) -> int:
     """How much there is to read, as far as that is cheap to know. Also says at once if there is nothing."""
-    total = 0
-    for path in paths:
-        if "://" in path:
-            return _SMALL + 1
-        filesystem, files = find_files(path)
-        total += sum(info.size or 0 for info in filesystem.get_file_info(files))
-    return total
+    found = [find_files(path) for path in takewhile(lambda path: "://" not in path, paths)]
+    sizes = [info.size or 0 for filesystem, files in found for info in filesystem.get_file_info(files)]
+    return sum(sizes) if len(found) == len(paths) else _SMALL + 1
 
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str, float], None] | None]:
-    """A line that moves, for people who wait; nothing where nobody looks."""
-    console = Console(stderr=True)
-    if not (sys.stderr.isatty() and console.is_terminal):
+    """A status line, on a terminal only."""
+    console = terminal()
+    if console is None:
         yield None
         return
     with console.status("starting") as status:

@@ -6,12 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
+from typer import Argument, Exit
 
 from ..lab.watch.server import DEFAULT, PAUSE, Watch
 from ..lab.watch.sources import Replay, Spools, source_at
 from ..lab.watch.verdict import NoVerdict, SparkVerdict, Verdicts, collected
 from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded
+from .options import option
 from .spark import MasterOption, MemoryOption
 
 _SHOWN: Final = 5
@@ -20,29 +21,20 @@ _SHOWN: Final = 5
 @guarded
 def watch(
     path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="Where live processes record (spools), or a finished trace or run directory.", show_default=False
-        ),
+        Path, Argument(metavar="DIR", help="Where live processes record (spools), or a finished trace or run directory.")
     ],
-    at: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the page is; port 0 is any free one.")] = DEFAULT,
+    at: Annotated[str, option("Where the page is; port 0 is any free one.", of="HOST:PORT")] = DEFAULT,
     verdict: Annotated[
-        bool, typer.Option("--verdict/--no-verdict", help="Judge the run as it grows, on Spark, and whole when it has ended.")
+        bool, option("Judge the run as it grows, on Spark, and whole when it has ended.", "--verdict/--no-verdict")
     ] = True,
     speed: Annotated[
-        float,
-        typer.Option(metavar="FACTOR", min=0.0, help="Replay a finished trace so many times as fast; 0 shows its end at once."),
+        float, option("Replay a finished trace so many times as fast; 0 shows its end at once.", of="FACTOR", min=0.0)
     ] = 0.0,
-    run: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of a finished trace with several runs, this one.", show_default=False)
-    ] = None,
+    run: Annotated[str | None, option("Of a finished trace with several runs, this one.", of="NAME")] = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop when all has ended and is judged; the exit status is the verdict's.")
+        bool, option("Stop when all has ended and is judged; the exit status is the verdict's.", "--until-end")
     ] = False,
-    staging: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where facts wait for Spark; a cluster's machines must share it.", show_default=False),
-    ] = None,
+    staging: Annotated[Path | None, option("Where facts wait for Spark; a cluster's machines must share it.", of="DIR")] = None,
     master: MasterOption = None,
     memory: MemoryOption = None,
 ) -> None:
@@ -58,9 +50,7 @@ def watch(
     Examples:
 
       plainchant watch spools
-
       plainchant watch crash --speed 0.5
-
       plainchant watch spools --at 127.0.0.1:0 --no-verdict
     """
     source = source_at(path, run=run, speed=speed)
@@ -75,7 +65,7 @@ def watch(
         if isinstance(judge, SparkVerdict):
             judge.stop()
     if status:
-        raise typer.Exit(status)
+        raise Exit(status)
 
 
 def _judge(

@@ -22,42 +22,38 @@ def clocks(machine: Machine, subject: Subject) -> Iterator[Finding]:
     resolution = machine.resolution()
     if resolution > FINE:
         yield warning(
-            "clocks",
             f"the monotonic clock shows steps of {_shown(resolution)}: latencies and time-outs are as coarse",
             "choose another clock source (/sys/devices/system/clocksource/clocksource0/available_clocksource)",
         )
     else:
-        yield ok("clocks", f"the monotonic clock has a resolution of {_shown(resolution)}")
+        yield ok(f"the monotonic clock has a resolution of {_shown(resolution)}")
     seen = machine.lateness(LOOKS)
     if seen.step > STEP:
         yield warning(
-            "clocks",
             f"the time of day jumped by {_shown(seen.step)} while it was looked at",
             "let NTP slew the clock instead of stepping it (chrony: no makestep after the start), and see who else sets it",
         )
     else:
-        yield ok("clocks", f"the time of day ran evenly (within {_shown(seen.step)} between two looks)")
+        yield ok(f"the time of day ran evenly (within {_shown(seen.step)} between two looks)")
     late = f"waits of 1 ms end {_shown(seen.median)} late, 1 in 100 {_shown(seen.most)}, at the worst {_shown(seen.longest)}"
     if seen.most > LATE:
         yield warning(
-            "clocks",
             f"{late}: members with short time-outs would suspect each other",
             "give the machine more processors or less to do, or set the protocol's suspect_after to seconds",
         )
     else:
-        yield ok("clocks", late)
+        yield ok(late)
 
 
 def synchronisation(machine: Machine, subject: Subject) -> Iterator[Finding]:
     """Whether the time of day is kept by NTP or its like: times of traces from several machines are compared by it."""
     kept = machine.synchronised()
     if kept is None:
-        yield ok("time of day", "this system does not say whether its clock is synchronised")
+        yield ok("this system does not say whether its clock is synchronised")
     elif kept:
-        yield ok("time of day", "the kernel says that its clock is synchronised")
+        yield ok("the kernel says that its clock is synchronised")
     else:
         yield warning(
-            "time of day",
             "the kernel says that nobody keeps its clock: times of several machines cannot be compared",
             "timedatectl set-ntp true, or install chrony (in a container: on its host)",
         )

@@ -6,6 +6,7 @@ Spark takes seconds, so it is asked for, and comes last.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -42,10 +43,10 @@ def examine(machine: Machine, subject: Subject, began: Callable[[str], None] = l
     for name, check in CHECKS.items():
         began(name)
         try:
-            yield from check(machine, subject)
+            yield from (dataclasses.replace(found, check=found.check or name) for found in check(machine, subject))
         except Exception as error:
             text = f"this could not be looked at: {type(error).__name__}: {error}"
-            yield problem(name, text, "tell those who make plainchant, with this line and the system that it is on")
+            yield problem(text, "tell those who make plainchant, with this line and the system that it is on", check=name)
 
 
 def is_ill(findings: list[Finding]) -> bool:

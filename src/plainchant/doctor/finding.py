@@ -43,13 +43,14 @@ class Subject:
 Check: TypeAlias = "Callable[[Machine, Subject], Iterable[Finding]]"
 
 
-def ok(check: str, text: str, change: str = "") -> Finding:
+def ok(text: str, change: str = "", *, check: str = "") -> Finding:
+    """A finding of the check that makes it, unless it names another."""
     return Finding(check, OK, text, change)
 
 
-def warning(check: str, text: str, change: str) -> Finding:
+def warning(text: str, change: str, *, check: str = "") -> Finding:
     return Finding(check, WARNING, text, change)
 
 
-def problem(check: str, text: str, change: str) -> Finding:
+def problem(text: str, change: str, *, check: str = "") -> Finding:
     return Finding(check, PROBLEM, text, change)

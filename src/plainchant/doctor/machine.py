@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ctypes
 import fcntl
+import functools
 import importlib.metadata
 import os
 import platform
@@ -19,10 +20,10 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from ..core.model import PlainchantError
 from ..live.addresses import family_of, is_here, packet_for
@@ -41,6 +42,8 @@ _IFF_LOOPBACK: Final = 0x8
 _IFF_MULTICAST: Final = 0x1000
 _SIOCGIFADDR: Final = 0x8915
 _NET: Final = Path("/sys/class/net")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +69,30 @@ class Lateness:
     """The largest jump of the time of day against the monotonic clock, between two looks."""
 
 
+def _or_why(ask: Callable[P, R]) -> Callable[P, R | str]:
+    """Returns an error's text instead of raising it."""
+
+    @functools.wraps(ask)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> R | str:
+        try:
+            return ask(*args, **kwargs)
+        except OSError as error:
+            return error.strerror or str(error)
+        except PlainchantError as error:
+            return str(error)
+
+    return answer
+
+
+def _datagrams() -> socket.socket:
+    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+
 class Machine:
     """This machine, as it is."""
 
     platform = sys.platform
     environ: Mapping[str, str] = os.environ
-
-    # --- files ----------------------------------------------------------------------------------------------------------
 
     def read(self, path: str | Path) -> str | None:
         """The text of a file; None: it cannot be read."""
@@ -95,28 +115,22 @@ class Machine:
         except OSError as error:
             return 0, error.strerror or str(error)
 
-    def rights(self, path: Path) -> tuple[int, int] | str:
+    @_or_why
+    def rights(self, path: Path) -> tuple[int, int]:
         """Mode and owner of a file; or why that cannot be known."""
-        try:
-            found = path.stat()
-        except OSError as error:
-            return error.strerror or str(error)
+        found = path.stat()
         return found.st_mode & 0o7777, found.st_uid
 
-    def keyring(self, path: Path) -> int | str:
+    @_or_why
+    def keyring(self, path: Path) -> int:
         """How many keys a key file has; or why it cannot be used."""
         from ..live.keys import Keyring
 
-        try:
-            return len(Keyring.read(path).keys)
-        except PlainchantError as error:
-            return str(error)
+        return len(Keyring.read(path).keys)
 
     @property
     def user(self) -> int:
         return os.getuid()
-
-    # --- the interpreter --------------------------------------------------------------------------------------------------
 
     @property
     def python(self) -> tuple[str, tuple[int, int, int]]:
@@ -130,14 +144,10 @@ class Machine:
 
     def event_loop(self) -> str:
         """What an event loop is made of; or an error."""
-        loop = asyncio.new_event_loop()
-        try:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                loop.add_reader(probe.fileno(), lambda: None)
-                loop.remove_reader(probe.fileno())
+        with contextlib.closing(asyncio.new_event_loop()) as loop, _datagrams() as probe:
+            loop.add_reader(probe.fileno(), lambda: None)
+            loop.remove_reader(probe.fileno())
             selector = getattr(loop, "_selector", None)
-        finally:
-            loop.close()
         return f"{type(loop).__name__.strip('_')}{f' with {type(selector).__name__}' if selector is not None else ''}"
 
     def version(self, package: str) -> str | None:
@@ -154,41 +164,33 @@ class Machine:
         except importlib.metadata.PackageNotFoundError:
             return []
 
-    def java(self) -> Java | str:
+    @_or_why
+    def java(self) -> Java:
         """The Java that Spark would be started on, or why there is none."""
         from ..lab.session.java import find_java
 
         with tempfile.TemporaryDirectory() as scratch:
-            try:
-                return find_java(Path(scratch), self.environ)
-            except PlainchantError as error:
-                return str(error)
+            return find_java(Path(scratch), self.environ)
 
+    @_or_why
     def start_spark(self) -> float | str:
         """Starts Spark and has it count; the seconds that took, or why it did not work."""
         from ..lab.session import session
 
         began = time.monotonic()
-        try:
-            with session("local[1]", memory="1g", shuffle_partitions=1, quick=True) as spark:
-                counted = spark.range(10).count()
-        except PlainchantError as error:
-            return str(error)
+        with session("local[1]", memory="1g", shuffle_partitions=1, quick=True) as spark:
+            counted = spark.range(10).count()
         return time.monotonic() - began if counted == 10 else f"it counted {counted} instead of 10"
 
-    # --- networks ---------------------------------------------------------------------------------------------------------
-
+    @_or_why
     def bind(self, address: Address, kind: str) -> str:
         """Binds an address for a moment: ``udp`` or ``tcp``. Why not, or nothing."""
         with socket.socket(family_of(address), socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM) as probe:
-            try:
-                if kind == "tcp":
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-                if kind == "tcp":
-                    probe.listen()
-            except OSError as error:
-                return error.strerror or str(error)
+            if kind == "tcp":
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            if kind == "tcp":
+                probe.listen()
         return ""
 
     def resolve(self, host: str) -> tuple[str, str]:
@@ -198,77 +200,55 @@ class Machine:
         except (OSError, UnicodeError) as error:
             return "", str(error)
 
-    def is_here(self, address: Address) -> bool:
-        return is_here(address)
+    is_here = staticmethod(is_here)
+    packet_for = staticmethod(packet_for)
 
-    def packet_for(self, address: Address) -> int:
-        return packet_for(address)
-
+    @_or_why
     def echo(self, size: int) -> str:
         """Sends a datagram of so many bytes to ourselves by loopback. Why it did not come whole, or nothing."""
-        with (
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
-        ):
+        with _datagrams() as receiver, _datagrams() as sender, contextlib.suppress(TimeoutError):
             sent = secrets.token_bytes(size)
-            try:
-                receiver.bind(("127.0.0.1", 0))
-                receiver.settimeout(ECHO_SECONDS)
-                enlarge(receiver, 1 << 20)
-                sender.sendto(sent, receiver.getsockname())
-                return "" if receiver.recv(1 << 16) == sent else "it came back altered"
-            except TimeoutError:
-                return "it did not come back"
-            except OSError as error:
-                return error.strerror or str(error)
+            receiver.bind(("127.0.0.1", 0))
+            receiver.settimeout(ECHO_SECONDS)
+            enlarge(receiver, 1 << 20)
+            sender.sendto(sent, receiver.getsockname())
+            return "" if receiver.recv(1 << 16) == sent else "it came back altered"
+        return "it did not come back"
 
+    @_or_why
     def multicast(self, interface: str, group: Address = DEFAULT_GROUP) -> str:
         """Sends a multicast by an interface and waits for it to come back. Why it does not, or nothing."""
         # A list of no destinations: members of a real group there pass over it.
         sign = b"\0" + secrets.token_bytes(16)
-        with (
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
-        ):
-            try:
-                receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                receiver.bind(group)
-                member = socket.inet_aton(group[0]) + socket.inet_aton(interface)
-                receiver.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
-                sender.bind((interface, 0))
-                sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
-                sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-                sender.sendto(sign, group)
-                end = time.monotonic() + ECHO_SECONDS
-                while (left := end - time.monotonic()) > 0:
-                    receiver.settimeout(left)
-                    if receiver.recv(1 << 16) == sign:
-                        return ""
-            except TimeoutError:
-                pass  # said below, as when something else came until then
-            except OSError as error:
-                return error.strerror or str(error)
+        with _datagrams() as receiver, _datagrams() as sender, contextlib.suppress(TimeoutError):
+            receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            receiver.bind(group)
+            member = socket.inet_aton(group[0]) + socket.inet_aton(interface)
+            receiver.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+            sender.bind((interface, 0))
+            sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
+            sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+            sender.sendto(sign, group)
+            end = time.monotonic() + ECHO_SECONDS
+            while (left := end - time.monotonic()) > 0:
+                receiver.settimeout(left)
+                if receiver.recv(1 << 16) == sign:
+                    return ""
         return "a multicast to itself does not arrive"
 
     def interfaces(self) -> list[Interface]:
         """The network interfaces that are up and have an IPv4 address (on Linux; elsewhere nothing is known)."""
         found = []
         for _, name in socket.if_nameindex() if self.platform == "linux" else ():
-            flags, mtu = self.read(_NET / name / "flags"), self.read(_NET / name / "mtu")
-            address = _address_of(name)
-            if flags is None or mtu is None or not address or not int(flags, 16) & _IFF_UP:
-                continue
-            bits = int(flags, 16)
-            loopback = bool(bits & _IFF_LOOPBACK)
-            found.append(Interface(name, address, int(mtu), bool(bits & _IFF_MULTICAST), loopback))
+            bits, mtu = int(self.read(_NET / name / "flags") or "0", 16), self.read(_NET / name / "mtu")
+            if bits & _IFF_UP and mtu is not None and (address := _address_of(name)):
+                found.append(Interface(name, address, int(mtu), bool(bits & _IFF_MULTICAST), bool(bits & _IFF_LOOPBACK)))
         return found
 
     def granted(self, wanted: int) -> tuple[int, int]:
         """What the kernel gives of socket buffers of so many bytes: of a receiver's, of a sender's."""
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        with _datagrams() as probe:
             return enlarge(probe, wanted), probe.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-
-    # --- clocks -----------------------------------------------------------------------------------------------------------
 
     def resolution(self) -> float:
         """Of the monotonic clock, in seconds."""
@@ -281,8 +261,7 @@ class Machine:
         for _ in range(looks):
             before = time.monotonic()
             time.sleep(0.001)
-            after = time.monotonic()
-            late.append(after - before - 0.001)
+            late.append(time.monotonic() - before - 0.001)
             now = time.time() - time.monotonic()
             step, ahead = max(step, abs(now - ahead), key=abs), now
         late.sort()
@@ -299,8 +278,6 @@ class Machine:
                 (status,) = struct.unpack_from("@i", buffer, struct.calcsize("@Illll"))
                 return state != 5 and not status & 0x40
         return None
-
-    # --- what there is --------------------------------------------------------------------------------------------------
 
     def file_limits(self) -> tuple[int, int]:
         """How many files a process may have open, and up to how many it may raise that."""
@@ -327,23 +304,17 @@ class Machine:
 
         return server.SHARED
 
-    def mailboxes(self) -> list[Found] | str:
+    @_or_why
+    def mailboxes(self) -> list[Found]:
         """The mailboxes of this user; or why they cannot be looked at."""
         from ..live.memory.server import default_root, mailboxes
 
-        if not default_root().exists():
-            return []
-        try:
-            return mailboxes()
-        except PlainchantError as error:
-            return str(error)
+        return mailboxes() if default_root().exists() else []
 
 
 def _address_of(interface: str) -> str:
     """The IPv4 address of an interface; empty: it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            request: Any = struct.pack("256s", interface.encode()[:15])
-            return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24])
-        except OSError:
-            return ""
+    with _datagrams() as probe, contextlib.suppress(OSError):
+        request: Any = struct.pack("256s", interface.encode()[:15])
+        return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24])
+    return ""

@@ -1,14 +1,10 @@
-"""Measures common memory on this machine: how long the operations of ``mailbox`` take between real processes.
+"""Measures shared memory on this machine: how long the operations of ``mailbox`` take between real processes.
 
-Theory of operation
--------------------
-Three processes are a group with the real protocol, on real segments, and each sends one message after the other. Their bounds are
-generous, so that the group works however slow the machine is. The stepper of each tells how long every operation took from when
-it was due, which is what bounds are about: waiting for the lock, for the processor and for the loop counts. It also tells how
-late waits ended, and how long after a ring it was heard.
-
-What is proposed as a bound is what all but one in a thousand of the operations kept, rounded up. Those that do not keep it are
-timing failures, which the second protocol tolerates as long as most receivers have none at that moment.
+Three processes are a group with the real protocol, on real segments, with generous bounds, and each sends one message after the
+other. The stepper of each tells how long every operation took from when it was due, which is what bounds are about: waiting for
+the lock, for the processor and for the loop counts. It also tells how late waits ended, and how long after a ring it was heard.
+The proposed bound is what all but one in a thousand of the operations kept, rounded up. The others are timing failures, which the
+second protocol tolerates as long as most receivers have none at that moment.
 
 Run as a module this is one of the processes: it reads its task from standard input and writes its readings to standard output.
 """
@@ -99,8 +95,8 @@ def measure(*, copies: int, size: int, seconds: float, processes: int = 3) -> Me
     try:
         for place, process in zip(places, running, strict=True):
             assert process.stdin is not None
-            process.stdin.write(msgspec.json.encode(Task(place, peers, server.namespace, copies, size, seconds)))
-            process.stdin.close()
+            with process.stdin as pipe:
+                pipe.write(msgspec.json.encode(Task(place, peers, server.namespace, copies, size, seconds)))
             process.stdin = None
         for process in running:
             said, _ = process.communicate(timeout=seconds + START_SECONDS)
@@ -109,16 +105,13 @@ def measure(*, copies: int, size: int, seconds: float, processes: int = 3) -> Me
             for name, values in msgspec.json.decode(said, type=dict[str, list[int]]).items():
                 readings.setdefault(NAMES.get(name, name), array("q")).extend(values)
     except subprocess.TimeoutExpired:
-        raise CommonMemoryError(
-            f"the processes that measure did not end in {seconds + START_SECONDS:g} s; is the machine overloaded?"
-        ) from None
+        late = f"did not end in {seconds + START_SECONDS:g} s"
+        raise CommonMemoryError(f"the processes that measure {late}; is the machine overloaded?") from None
     finally:
         for process in running:
             process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+            with process:
+                pass  # closes its pipes, and waits
         server.remove_all()
     missing = [name for name in OPERATIONS if name not in readings]
     if missing:
@@ -175,8 +168,7 @@ async def _read(group: Group) -> None:
 
 
 def main() -> None:
-    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    readings = asyncio.run(take_part(task))
+    readings = asyncio.run(take_part(msgspec.json.decode(sys.stdin.buffer.read(), type=Task)))
     sys.stdout.buffer.write(msgspec.json.encode({name: values.tolist() for name, values in readings.items()}))
 
 

@@ -29,20 +29,13 @@ def loopback(machine: Machine, subject: Subject) -> Iterator[Finding]:
     for kind in ("udp", "tcp"):
         why = machine.bind(LOOPBACK, kind)
         if why:
-            yield problem(
-                "loopback",
-                f"no {kind} socket can be bound at 127.0.0.1: {why}",
-                _UP,
-            )
+            yield problem(f"no {kind} socket can be bound at 127.0.0.1: {why}", _UP)
             return
     why = machine.echo(SMALL)
     if why:
-        yield problem("loopback", f"a packet to ourselves does not arrive: {why}", _UP)
+        yield problem(f"a packet to ourselves does not arrive: {why}", _UP)
     else:
-        yield ok("loopback", "udp and tcp sockets can be bound at 127.0.0.1, and packets arrive there")
-
-
-# --- addresses of a configuration -----------------------------------------------------------------------------------
+        yield ok("udp and tcp sockets can be bound at 127.0.0.1, and packets arrive there")
 
 
 def peers(machine: Machine, subject: Subject) -> Iterator[Finding]:
@@ -51,32 +44,23 @@ def peers(machine: Machine, subject: Subject) -> Iterator[Finding]:
     if config is None:
         return
     kind = "tcp" if config.transport == "tcp" else "udp"
-    tables = (("peers", config.peers), ("backup", config.backup))
-    for table, addresses in tables:
+    for table, addresses in (("peers", config.peers), ("backup", config.backup)):
         known: dict[str, Address] = {}
         for name, text in addresses.items():
             host, port = parse_address(text)
             number, why = machine.resolve(host)
             if why:
                 yield problem(
-                    "peers",
                     f"{table}.{name} at {text} cannot be found: {why}",
                     f"write the number of its host in [{table}], or make {host} known (/etc/hosts, DNS)",
                 )
             else:
                 known[name] = number, port
-        yield from _families(known, kind)
+        if kind == "udp" and len({family_of(address) for address in known.values()}) > 1:
+            kinds = ", ".join(f"{name} is {family_of(address).name[3:]}" for name, address in known.items())
+            text = f"a UDP socket reaches addresses of one kind only, and these are of two: {kinds}"
+            yield problem(text, 'give all peers addresses of one kind, or set transport = "tcp"')
         yield from _here(machine, subject, known, kind, table)
-
-
-def _families(known: dict[str, Address], kind: str) -> Iterator[Finding]:
-    if kind == "udp" and len({family_of(address) for address in known.values()}) > 1:
-        kinds = ", ".join(f"{name} is {family_of(address).name[3:]}" for name, address in known.items())
-        yield problem(
-            "peers",
-            f"a UDP socket reaches addresses of one kind only, and these are of two: {kinds}",
-            'give all peers addresses of one kind, or set transport = "tcp"',
-        )
 
 
 def _here(machine: Machine, subject: Subject, known: dict[str, Address], kind: str, table: str) -> Iterator[Finding]:
@@ -84,13 +68,11 @@ def _here(machine: Machine, subject: Subject, known: dict[str, Address], kind: s
     mine = {name: address for name, address in known.items() if machine.is_here(address)}
     if known and not mine:
         yield problem(
-            "peers",
             f"none of [{table}] is an address of this machine: {_listed(known)}",
             f"correct the addresses in [{table}], or run the doctor where a member is to run",
         )
     if subject.me and subject.me in known and subject.me not in mine:
         yield problem(
-            "peers",
             f"{subject.me} at {format_address(known[subject.me])} is not on this machine",
             "give it an address of this machine, or start it where that address is (`ip -brief address` lists ours)",
         )
@@ -98,18 +80,17 @@ def _here(machine: Machine, subject: Subject, known: dict[str, Address], kind: s
         why = machine.bind(address, kind)
         shown = f"{name} at {format_address(address)}"
         if not why:
-            yield ok("peers", f"{shown} is here and free")
+            yield ok(f"{shown} is here and free")
         elif name == subject.me:
             yield problem(
-                "peers",
                 f"{shown} cannot be bound: {why}",
                 f"end what is there (`ss -lnp{kind[0]} 'sport = :{address[1]}'` names it), or choose another port at all members",
             )
         else:
-            yield ok("peers", f"{shown} is here and cannot be bound now ({why}): that is so while this member runs")
+            yield ok(f"{shown} is here and cannot be bound now ({why}): that is so while this member runs")
     elsewhere = [name for name in known if name not in mine]
     if mine and elsewhere:
-        yield ok("peers", f"elsewhere: {_listed({name: known[name] for name in elsewhere})}")
+        yield ok(f"elsewhere: {_listed({name: known[name] for name in elsewhere})}")
 
 
 def _listed(addresses: dict[str, Address]) -> str:
@@ -124,7 +105,6 @@ def metrics_port(machine: Machine, subject: Subject) -> Iterator[Finding]:
     why = machine.bind(address, "tcp")
     if why:
         yield problem(
-            "metrics",
             f"metrics cannot be served at {format_address(address)}: {why}",
             f"end what is there (`ss -lnpt 'sport = :{address[1]}'` names it), or set observe.metrics to another port",
         )
@@ -132,15 +112,11 @@ def metrics_port(machine: Machine, subject: Subject) -> Iterator[Finding]:
     number, unknown = machine.resolve(address[0])
     if not unknown and not is_loopback((number, address[1])):
         yield warning(
-            "metrics",
             f"{format_address(address)} is free, and whoever reaches it reads the names of groups and processes there",
             f'set observe.metrics = "{address[1]}" to be read on this machine only, or let a firewall pass Prometheus alone',
         )
     else:
-        yield ok("metrics", f"{format_address(address)} is free")
-
-
-# --- what the network carries ---------------------------------------------------------------------------------------
+        yield ok(f"{format_address(address)} is free")
 
 
 def multicast(machine: Machine, subject: Subject) -> Iterator[Finding]:
@@ -153,7 +129,7 @@ def multicast(machine: Machine, subject: Subject) -> Iterator[Finding]:
         shown = f"{interface.name} ({interface.address})"
         why = machine.multicast(interface.address, group)
         if not why:
-            yield ok("multicast", f"a multicast to {format_address(group)} by {shown} comes back")
+            yield ok(f"a multicast to {format_address(group)} by {shown} comes back")
             continue
         flag = "" if interface.multicast else "; the interface says that it has none"
         change = (
@@ -164,11 +140,11 @@ def multicast(machine: Machine, subject: Subject) -> Iterator[Finding]:
         text = f"no multicasts by {shown}: {why}{flag}"
         chosen = config is not None and config.multicast.interface in ("", interface.address)
         if needed and chosen and _uses(machine, subject, interface):
-            yield problem("multicast", text, change)
+            yield problem(text, change)
         elif interface.loopback:
-            yield ok("multicast", f"{text}: only the transport multicast between members on this machine needs them", change)
+            yield ok(f"{text}: only the transport multicast between members on this machine needs them", change)
         else:
-            yield warning("multicast", text, change)
+            yield warning(text, change)
 
 
 def _uses(machine: Machine, subject: Subject, interface: Interface) -> bool:
@@ -183,8 +159,7 @@ def _uses(machine: Machine, subject: Subject, interface: Interface) -> bool:
 
 def buffers(machine: Machine, subject: Subject) -> Iterator[Finding]:
     """What the kernel gives of the socket buffers that transports ask for: windows are fitted to it."""
-    granted = machine.granted(WANTED_BUFFER)
-    for which, setting, got in zip(("receive", "send"), ("rmem_max", "wmem_max"), granted, strict=True):
+    for which, setting, got in zip(("receive", "send"), ("rmem_max", "wmem_max"), machine.granted(WANTED_BUFFER), strict=True):
         allowed = machine.read(f"/proc/sys/net/core/{setting}")
         limit = int(allowed) if allowed is not None and allowed.strip().isdecimal() else None
         said = f"; net.core.{setting} is {size_of(limit)}" if limit is not None else ""
@@ -194,13 +169,13 @@ def buffers(machine: Machine, subject: Subject) -> Iterator[Finding]:
             f"echo net.core.{setting}={WANTED_BUFFER} >> /etc/sysctl.d/60-plainchant.conf"
         )
         if got < SMALLEST_BUFFER:
-            yield problem("buffers", f"{text}: bursts are lost", change)
+            yield problem(f"{text}: bursts are lost", change)
         elif got < WANTED_BUFFER:
-            yield warning("buffers", f"{text}: windows are smaller, and senders wait more often", change)
+            yield warning(f"{text}: windows are smaller, and senders wait more often", change)
         elif limit is not None and limit < WANTED_BUFFER // 2:
-            yield warning("buffers", f"{text}: processes with fewer rights than this one get less", change)
+            yield warning(f"{text}: processes with fewer rights than this one get less", change)
         else:
-            yield ok("buffers", text)
+            yield ok(text)
 
 
 def packets(machine: Machine, subject: Subject) -> Iterator[Finding]:
@@ -208,22 +183,19 @@ def packets(machine: Machine, subject: Subject) -> Iterator[Finding]:
     why = machine.echo(MAX_PACKET)
     if why and not machine.echo(SMALL):
         yield warning(
-            "packets",
-            f"a packet of {MAX_PACKET:,} bytes to ourselves is lost: {why}",
-            f"set packet = {DEFAULT_PACKET} in the configuration",
+            f"a packet of {MAX_PACKET:,} bytes to ourselves is lost: {why}", f"set packet = {DEFAULT_PACKET} in the configuration"
         )
     elif not why:
-        yield ok("packets", f"{MAX_PACKET:,} bytes to ourselves arrive whole")
+        yield ok(f"{MAX_PACKET:,} bytes to ourselves arrive whole")
     for interface in machine.interfaces():
         if interface.mtu < SMALL_MTU:
             yield warning(
-                "packets",
                 f"{interface.name} takes no more than {interface.mtu} bytes at once: many packets for few messages",
                 f"ip link set {interface.name} mtu 1500",
             )
         else:
             largest = min(MAX_PACKET, interface.mtu - _UDP_HEADERS)
-            yield ok("packets", f"{interface.name} takes {interface.mtu:,} bytes at once: packets by it have up to {largest:,}")
+            yield ok(f"{interface.name} takes {interface.mtu:,} bytes at once: packets by it have up to {largest:,}")
     config = subject.config
     if config is None or config.transport == "tcp":
         return
@@ -236,12 +208,11 @@ def packets(machine: Machine, subject: Subject) -> Iterator[Finding]:
     if config.packet and sizes and config.packet > min(sizes.values()):
         least = min(sizes, key=lambda name: sizes[name])
         yield warning(
-            "packets",
             f"packet = {config.packet}, and on the way to {least} {sizes[least]} bytes go in one piece",
             f"set packet = {sizes[least]}, or leave it out",
         )
     elif sizes:
-        yield ok("packets", f"packets to the peers have up to {min(sizes.values()):,} bytes")
+        yield ok(f"packets to the peers have up to {min(sizes.values()):,} bytes")
 
 
 def size_of(number: int) -> str:
@@ -250,8 +221,7 @@ def size_of(number: int) -> str:
     >>> size_of(24 << 30), size_of(8 << 20), size_of(212992), size_of(100)
     ('24 GiB', '8 MiB', '208 KiB', '100 bytes')
     """
-    if number >= 1 << 30:
-        return f"{number / (1 << 30):,.3g} GiB"
-    if number >= 1 << 20:
-        return f"{number / (1 << 20):.3g} MiB"
-    return f"{number / 1024:.3g} KiB" if number >= 1024 else f"{number} bytes"
+    for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if number >= 1 << bits:
+            return f"{number / (1 << bits):,.3g} {unit}"
+    return f"{number} bytes"

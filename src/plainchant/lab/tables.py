@@ -7,8 +7,8 @@ these: ``runs`` (a row a run), ``outcomes`` (a row a run and property), ``violat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -55,6 +55,22 @@ RUNS: Final = pa.schema(
         ("replay", pa.string()),  # the one command that runs it again
     ]
 )
+
+
+def violation_of(row: Mapping[str, Any]) -> Violation:
+    """The violation that a row of this table, or a summary's JSON, describes."""
+    messages, events = (
+        [each.values() if isinstance(each, dict) else each for each in row[name] or ()] for name in ("messages", "events")
+    )
+    return Violation(
+        run=row["run"],
+        property=row["property"],
+        group=row["group"],
+        processes=tuple(row["processes"] or ()),
+        messages=tuple((group, sender, int(seq)) for group, sender, seq in messages),
+        events=tuple((process, int(index)) for process, index in events),
+        sentence=row["sentence"],
+    )
 
 
 def violation_rows(violations: Iterable[tuple[Violation, int]]) -> pa.Table:

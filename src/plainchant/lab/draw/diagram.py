@@ -7,6 +7,7 @@ The same trace gives the same file, byte for byte.
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Final
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from ...core.words import braces, crash_words, fault_words, listed, moment, reas
 from ...protocols.story import Event
 from ..explain.membership import about, given, parts_in, sentence
 from ..show import name_of
-from .layout import Layout, Row, message_of
+from .layout import Layout, Row, message_of, view_colours, view_of
 from .marks import SHEET, SHEETS, SIGNS, TONES, TURN
 from .rows import MESSAGES, Scene, event_of, scene
 from .svg import Drawing, width_of
@@ -58,7 +59,7 @@ def diagram(
     >>> diagram(trace.table()).startswith("<svg xmlns")
     True
     """
-    return str(_Picture(scene(table, group=group, first=first, last=last, messages=messages, nulls=nulls)).draw())
+    return str(_Picture(scene(table, group, first, last, messages, nulls)).draw())
 
 
 class _Picture:
@@ -72,7 +73,8 @@ class _Picture:
         top = _TOP + _ROW * len(shown.faults)
         self.y = {name: top + _ABOVE + self.high * place for place, name in enumerate(shown.lanes)}
         self.bottom = top + self.high * len(shown.lanes) + 4
-        self.views = self._views()
+        states = [row for rows in shown.states.values() for row in rows]
+        self.views = view_colours(sorted(states, key=lambda row: (row["moment"], row["process"], row["index"])), TONES)
         self.used: set[str] = set()
         """Signs that stand in the picture, for the legend."""
         self.free: dict[tuple[str, int], float] = {}
@@ -81,9 +83,8 @@ class _Picture:
         self.picture = Drawing(self.end + _RIGHT, 0, self._title(), sheet=sheet)
 
     def _title(self) -> str:
-        groups = f", group {listed(self.scene.groups, most=4)}" if self.scene.groups else ""
-        if len(self.scene.groups) > 1:
-            groups = groups.replace("group", "groups", 1)
+        several = "s" * (len(self.scene.groups) > 1)
+        groups = f", group{several} {listed(self.scene.groups, most=4)}" if self.scene.groups else ""
         return f"Run {short(self.scene.run, 60)}{groups}, {moment(self.scene.first)} to {moment(self.scene.last)}"
 
     def _room_at_the_end(self, layout: Layout) -> float:
@@ -93,14 +94,6 @@ class _Picture:
         drawn = [row for row in last.values() if (row["process"], row["index"]) in layout.at]
         wanted = (layout.x(row) + width_of(_view_name(row, several=len(self.scene.groups) > 1)) - layout.end for row in drawn)
         return min(max([0.0, *wanted]), _ROOM_MAX)
-
-    def _views(self) -> dict[tuple[str, int | None, frozenset[str]], int]:
-        """A colour for each view."""
-        rows = [row for rows in self.scene.states.values() for row in rows if row["kind"] == "view"]
-        colours: dict[tuple[str, int | None, frozenset[str]], int] = {}
-        for row in sorted(rows, key=lambda row: (row["moment"], row["process"], row["index"])):
-            colours.setdefault(_view(row), len(colours) % TONES)
-        return colours
 
     def draw(self) -> Drawing:
         self.picture.add("rect", "paper", width="100%", height="100%")
@@ -113,11 +106,10 @@ class _Picture:
         self._arrows()
         for row in self.scene.drawn:
             self._mark(row)
-        self._axis()
+        ticks = ((x, moment(time)) for time, x in self.knots)
+        self.picture.axis(_LEFT - 14, self.end, self.bottom, ticks, below=16)
         self.picture.height = self._legend()
         return self.picture
-
-    # --- behind everything --------------------------------------------------------------------------------------------
 
     def _faults(self) -> None:
         for place, row in enumerate(self.scene.faults):
@@ -126,8 +118,7 @@ class _Picture:
             told = f"{moment(row['moment'])}: {words}"
             x = max(self.x_of(row["moment"]), _LEFT - 14)
             if row["until"] is not None:
-                until = self.x_of(row["until"])
-                self.picture.box(x, y + 4, until - x, self.bottom - y - 4, "band", title=told)
+                self.picture.box(x, y + 4, self.x_of(row["until"]) - x, self.bottom - y - 4, "band", title=told)
             if row["moment"] >= self.scene.first:
                 self.picture.line(x, y + 4, x, self.bottom, "faultline", title=told)
             text = short(f"fault: {words}", 90)
@@ -165,48 +156,36 @@ class _Picture:
         for name, y in self.y.items():
             for place, group in enumerate(self.scene.groups):
                 rows = [row for row in self.scene.states[name] if row["group"] in (group, None)]
-                for number, row in enumerate(rows):
+                for row, after in zip_longest(rows, rows[1:]):
                     if row["kind"] == "view":
-                        after = rows[number + 1] if number + 1 < len(rows) else None
-                        self._bar(row, after, y + 8 + _BAR * place)
+                        self._bar(row, after if after is not None and after["kind"] != "end" else None, y + 8 + _BAR * place)
 
     def _bar(self, row: Row, after: Row | None, y: float) -> None:
-        ended = after is not None and after["kind"] != "end"
-        if after is not None and ended and after["moment"] < self.scene.first:
+        if after is not None and after["moment"] < self.scene.first:
             return
         x = self.x(row) if row["moment"] >= self.scene.first else _LEFT - 14
-        until = self.x(after) if after is not None and ended else self.end
+        until = self.x(after) if after is not None else self.end
         several = len(self.scene.groups) > 1
         whole = _view_name(row, several=several)
         told = f"{moment(row['moment'])}: {row['process']} installs {whole}"
-        self.picture.box(x, y, until - x, 4, f"v{self.views[_view(row)]}", title=told, round_by=1)
+        self.picture.box(x, y, until - x, 4, f"v{self.views[view_of(row)]}", title=told, round_by=1)
         self.used.add("view")
-        for text in (whole, _view_name(row, several=several, members=False), str(row["view"])):
-            if width_of(text) * 0.92 < until - x:
-                self.picture.text(x + 1, y + 13, text, "viewtext", title=told)
-                break
+        texts = (whole, _view_name(row, several=several, members=False), str(row["view"]))
+        if fitting := [text for text in texts if width_of(text) * 0.92 < until - x]:
+            self.picture.text(x + 1, y + 13, fitting[0], "viewtext", title=told)
 
     def _turns(self) -> None:
         """A box around what is sent in a turn, and an arrow for the token that began it."""
         for turn in self.scene.turns:
             y, x = self.y[turn.token["process"]], self.x(turn.first) - 8
             style = "turn" if turn.token["detail"].get("by") != "timeout" else "overdue"
-            self.picture.box(
-                x,
-                y - TURN / 2,
-                self.x(turn.token) + 8 - x,
-                TURN,
-                "turn" if style == "turn" else "turn overdue",
-                title=self._told(turn.token),
-                round_by=4,
-            )
+            drawn, wide = "turn" if style == "turn" else "turn overdue", self.x(turn.token) + 8 - x
+            self.picture.box(x, y - TURN / 2, wide, TURN, drawn, title=self._told(turn.token), round_by=4)
             self.used.add(style)
             if turn.before is not None and turn.before["process"] != turn.token["process"]:
                 told = f"the token passes from {turn.before['process']} to {turn.token['process']}"
                 self.picture.arrow(self.x(turn.before), self.y[turn.before["process"]], x + 4, y, "token", title=told, head=6)
                 self.used.add("token")
-
-    # --- what happens -------------------------------------------------------------------------------------------------
 
     def _arrows(self) -> None:
         sends = {message_of(row): row for row in self.scene.drawn if row["kind"] == "send"}
@@ -234,35 +213,26 @@ class _Picture:
         particular = self.scene.story.sign(event_of(row))
         if particular is not None:
             return particular
-        match kind:
-            case "send":
-                number = f"{short(row['group'], 8)}/{row['seq']}" if len(self.scene.groups) > 1 else str(row["seq"])
-                return "send", number, f"t{self.tones[row['process']]}"
-            case "deliver" | "null":
-                return kind, "", ""
-            case "crash":
-                return "crash", "halts" if "text" in detail else "crashes", "bad"
-            case "view":
-                parts = parts_in(detail)
-                return "install", f"{len(parts)} parts" if len(parts) > 1 else "", "formtext"
-            case "leave":
-                return "leave", "leaves", "soft"
-            case "fault":
-                return "untimely", "late", "bad"
-            case "suspect":
-                return "suspect", f"{self._names(row)}?", "bad"
-            case "refute" if detail.get("late"):
-                return "late", "too late", "bad"
-            case "refute":
-                return "heard" if detail.get("heard") else "refute", f"{self._names(row)}!", "good"
-            case "confirm" if "detection" in detail:
-                return "confirm", f"{self._names(row)} failed", "bad"
-            case "remove":
-                return "remove", f"\N{MINUS SIGN}{self._names(row)}", "bad"
-            case "bye":
-                return "bye", f"{self._names(row)} leaves", "soft"
-        stage = detail.get("stage")
-        return "form", short(stage if isinstance(stage, str) else "proposes" if kind == "confirm" else kind, 14), "formtext"
+        if kind == "send":
+            number = f"{short(row['group'], 8)}/{row['seq']}" if len(self.scene.groups) > 1 else str(row["seq"])
+            return "send", number, f"t{self.tones[row['process']]}"
+        parts, names, stage = len(parts_in(detail)), self._names(row), detail.get("stage")
+        refuted = ("heard" if detail.get("heard") else "refute", f"{names}!", "good")
+        formed = ("form", short(stage if isinstance(stage, str) else "proposes" if kind == "confirm" else kind, 14), "formtext")
+        signs = {
+            "deliver": ("deliver", "", ""),
+            "null": ("null", "", ""),
+            "crash": ("crash", "halts" if "text" in detail else "crashes", "bad"),
+            "view": ("install", f"{parts} parts" if parts > 1 else "", "formtext"),
+            "leave": ("leave", "leaves", "soft"),
+            "fault": ("untimely", "late", "bad"),
+            "suspect": ("suspect", f"{names}?", "bad"),
+            "refute": ("late", "too late", "bad") if detail.get("late") else refuted,
+            "confirm": ("confirm", f"{names} failed", "bad") if "detection" in detail else formed,
+            "remove": ("remove", f"\N{MINUS SIGN}{names}", "bad"),
+            "bye": ("bye", f"{names} leaves", "soft"),
+        }
+        return signs.get(kind, formed)
 
     def _told(self, row: Row) -> str:
         """What a mark stands for."""
@@ -291,19 +261,6 @@ class _Picture:
                 self.picture.text(x, self.y[row["process"]] - above, text, f"label {style}", title=told)
                 return
 
-    # --- below --------------------------------------------------------------------------------------------------------
-
-    def _axis(self) -> None:
-        y = self.bottom
-        self.picture.line(_LEFT - 14, y, self.end, y, "axis")
-        free = -1.0
-        for time, x in self.knots:
-            told = moment(time)
-            if x - width_of(told) / 2 > free:
-                self.picture.line(x, y, x, y + 4, "axis")
-                self.picture.text(x, y + 16, told, "tick")
-                free = x + width_of(told) / 2 + 8
-
     def _legend(self) -> float:
         """Writes what the signs in the picture mean, and what is left out; returns where it ends."""
         x, y = float(_LEFT - 14), self.bottom + 40.0
@@ -330,21 +287,13 @@ def _view_name(row: Row, *, several: bool, members: bool = True) -> str:
 
 def _plain(event: Event) -> str | None:
     """What happened, of kinds that are not about membership."""
-    match event.kind:
-        case "send":
-            return f"{event.process} sends {event.name}"
-        case "deliver":
-            return f"{event.process} delivers {event.name}"
-        case "view":
-            return f"{event.process} installs view {event.view} of {event.group} {braces(event.members)}"
-        case "leave":
-            return f"{event.process} has left {event.group}"
-        case "crash":
-            return crash_words(event.process, event.detail)
-        case "fault":
-            return f"{event.process}: {fault_words(event.detail)}"
-    return None
-
-
-def _view(row: Row) -> tuple[str, int | None, frozenset[str]]:
-    return row["group"], row["view"], frozenset(row["members"] or ())
+    if event.kind in ("crash", "fault"):
+        is_crash = event.kind == "crash"
+        return crash_words(event.process, event.detail) if is_crash else f"{event.process}: {fault_words(event.detail)}"
+    acts = {
+        "send": f"sends {event.name}",
+        "deliver": f"delivers {event.name}",
+        "view": f"installs view {event.view} of {event.group} {braces(event.members)}",
+        "leave": f"has left {event.group}",
+    }
+    return f"{event.process} {acts[event.kind]}" if event.kind in acts else None

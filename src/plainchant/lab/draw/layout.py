@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Final, TypeAlias
 
@@ -17,7 +17,6 @@ Row: TypeAlias = dict[str, Any]
 """A row of a trace, by column, with ``moment``: when it happened on the clock of the picture."""
 Message: TypeAlias = tuple[str, str, int]
 Place: TypeAlias = tuple[str, int]
-
 _STEP: Final = 17
 _ARROW: Final = 26
 _MARGIN: Final = 30
@@ -27,6 +26,20 @@ _LEAST: Final = 640.0
 def message_of(row: Row) -> Message | None:
     """The message that a row is about."""
     return (row["group"], row["sender"], row["seq"]) if row["seq"] is not None and row["sender"] is not None else None
+
+
+View: TypeAlias = tuple[str, int | None, frozenset[str]]
+
+
+def view_of(row: Row) -> View:
+    """The view that a row installs."""
+    return row["group"], row["view"], frozenset(row["members"] or ())
+
+
+def view_colours(rows: Iterable[Row], colours: int) -> dict[View, int]:
+    """A colour for each view, in the order in which they were installed."""
+    views = dict.fromkeys(view_of(row) for row in rows if row["kind"] == "view")
+    return {view: place % colours for place, view in enumerate(views)}
 
 
 class Layout:
@@ -88,7 +101,8 @@ def _places(drawn: Sequence[Row], scale: float, left: float) -> dict[Place, floa
 
 def _sends_before_deliveries(rows: list[Row]) -> list[Row]:
     """The rows of one moment, histories in order, and a delivery after its send wherever both are among them."""
-    waiting = {name: list(group) for name, group in groupby(sorted(rows, key=_history), key=lambda row: row["process"])}
+    ordered_rows = sorted(rows, key=lambda row: (row["process"], row["index"]))
+    waiting = {name: list(group) for name, group in groupby(ordered_rows, key=lambda row: row["process"])}
     unsent = {message_of(row) for row in rows if row["kind"] == "send"}
     ordered: list[Row] = []
     while waiting:
@@ -102,10 +116,6 @@ def _sends_before_deliveries(rows: list[Row]) -> list[Row]:
         if not waiting[name]:
             del waiting[name]
     return ordered
-
-
-def _history(row: Row) -> Place:
-    return row["process"], row["index"]
 
 
 def _knots(rows: Sequence[Row], at: dict[Place, float]) -> list[tuple[int, float]]:

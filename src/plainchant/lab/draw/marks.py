@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from .svg import Drawing
 
 Sign: TypeAlias = Callable[[Drawing, float, float, str, str], None]
 """Draws a sign at a point, with a tone (a class of the style sheet, where the sign takes one) and a title."""
-
 SHEET: Final = """
 text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328}
 .paper{fill:#fdfdfb}.title{font-size:13px;font-weight:600}.lane{font-size:12px;font-weight:600}
@@ -32,167 +31,86 @@ text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328
 .null{stroke:#8b959e;stroke-width:1.2}.blocked{stroke:#f0b45a;stroke-width:7;stroke-opacity:.6}
 """.strip()
 """The style sheet. Classes ``t0`` to ``t5`` are the tones of senders, ``v0`` to ``v5`` those of views."""
-
 _RING: Final = """
 .turn{fill:#e9edf1;stroke:#8b959e;stroke-width:1}.turn.overdue{fill:#fbeceb;stroke:#b3261e;stroke-dasharray:3 2}
 .stroke.token{stroke:#5b6670;stroke-opacity:1;stroke-dasharray:4 3}.token{fill:#5b6670}
 .beat{stroke:#5b6670;stroke-width:2}.ask{fill:#fdfdfb;stroke:#a8620c;stroke-width:1.6}.again{fill:#a8620c}
 .asktext{fill:#a8620c}.omission{fill:none;stroke:#b3261e;stroke-width:2}
 """.strip()
-
 _MEMORY: Final = """
 .untimely{fill:#fdfdfb;stroke:#a8620c;stroke-width:1.6}.rejected{fill:#fbeceb;stroke:#b3261e;stroke-width:1.6}
 """.strip()
-
 SHEETS: Final = {"ring": _RING, "memory": _MEMORY}
 """Style sheets of signs that not every picture has: turns and missing packets, late operations and rejected messages."""
-
 TONES: Final = 6
-
-
-def _send(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.add("circle", tone, title=title, cx=x, cy=y, r=4)
-
-
-def _deliver(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.shape([(x - 4, y - 4), (x + 4, y - 4), (x, y + 4)], tone, title=title)
-
-
-def _arrow(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.arrow(x - 9, y, x + 12, y, tone, title=title, head=6)
-
-
-def _bar(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.box(x - 9, y - 2, 18, 4, "v0", title=title, round_by=1)
-
-
-def _install(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.line(x, y - 7, x, y + 8, "install", title=title)
-
-
-def _crash(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    for slope in (1, -1):
-        picture.line(x - 6, y - 6 * slope, x + 6, y + 6 * slope, "crash", title=title)
-
-
-def _leave(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.box(x - 4, y - 4, 8, 8, "left", title=title)
-
-
-def _bye(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.shape(_diamond(x, y), "bye", title=title)
-
-
-def _suspect(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.shape(_diamond(x, y), "suspect", title=title)
-
-
-def _refute(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.shape(_diamond(x, y), "refute", title=title)
-
-
-def _heard(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.shape(_diamond(x, y), "heard", title=title)
-
-
-def _late(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.shape(_diamond(x, y), "refute", title=title)
-    picture.line(x - 6, y + 6, x + 6, y - 6, "suspect")
-
-
-def _confirm(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.shape(_diamond(x, y), "confirm", title=title)
-
-
-def _remove(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.add("circle", "remove", title=title, cx=x, cy=y, r=6)
-    picture.line(x - 3, y, x + 3, y, "remove")
-
-
-def _form(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.shape([(x - 6, y), (x - 3, y - 5), (x + 3, y - 5), (x + 6, y), (x + 3, y + 5), (x - 3, y + 5)], "form", title=title)
-
-
-def _null(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.line(x, y - 4, x, y + 4, "null", title=title)
-
-
-def _blocked(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.line(x - 9, y, x + 9, y, "blocked", title=title)
-
-
-def _turn(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.box(x - 8, y - TURN / 2, 16, TURN, "turn", title=title, round_by=4)
-
-
-def _overdue(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.box(x - 8, y - TURN / 2, 16, TURN, "turn overdue", title=title, round_by=4)
-
-
-def _beat(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.line(x, y - 5, x, y + 5, "beat", title=title)
-
-
-def _token(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.arrow(x - 9, y, x + 12, y, "token", title=title, head=6)
-
-
-def _ask(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.add("circle", "ask", title=title, cx=x, cy=y, r=4)
-
-
-def _again(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.add("circle", "again", title=title, cx=x, cy=y, r=4)
-
-
-def _omission(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.add("circle", "omission", title=title, cx=x, cy=y, r=6)
-
-
-def _untimely(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.add("circle", "untimely", title=title, cx=x, cy=y, r=5)
-    picture.line(x, y, x, y - 4, "untimely")
-    picture.line(x, y, x + 3, y, "untimely")
-
-
-def _rejected(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
-    picture.box(x - 5, y - 5, 10, 10, "rejected", title=title)
-    picture.line(x - 5, y + 5, x + 5, y - 5, "rejected")
-
-
-def _diamond(x: float, y: float) -> list[tuple[float, float]]:
-    return [(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)]
-
-
 TURN: Final = 18
 """Height of the box of a turn."""
+_DIAMOND: Final = ((0, -6), (6, 0), (0, 6), (-6, 0))
+_HEXAGON: Final = ((-6, 0), (-3, -5), (3, -5), (6, 0), (3, 5), (-3, 5))
+
+
+def _circle(style: str, radius: float) -> Sign:
+    return lambda picture, x, y, tone, title: picture.add("circle", style or tone, title=title, cx=x, cy=y, r=radius)
+
+
+def _shape(style: str, points: Sequence[tuple[float, float]]) -> Sign:
+    return lambda picture, x, y, tone, title: picture.shape([(x + dx, y + dy) for dx, dy in points], style or tone, title=title)
+
+
+def _line(style: str, x1: float, y1: float, x2: float, y2: float) -> Sign:
+    return lambda picture, x, y, tone, title: picture.line(x + x1, y + y1, x + x2, y + y2, style, title=title)
+
+
+def _box(style: str, width: float, height: float, round_by: float = 0) -> Sign:
+    return lambda picture, x, y, tone, title: picture.box(
+        x - width / 2, y - height / 2, width, height, style, title=title, round_by=round_by
+    )
+
+
+def _arrow(style: str) -> Sign:
+    return lambda picture, x, y, tone, title: picture.arrow(x - 9, y, x + 12, y, style or tone, title=title, head=6)
+
+
+def _with(sign: Sign, *others: Sign) -> Sign:
+    """A sign with others over it, which have no title."""
+
+    def draw(picture: Drawing, x: float, y: float, tone: str, title: str) -> None:
+        sign(picture, x, y, tone, title)
+        for other in others:
+            other(picture, x, y, tone, "")
+
+    return draw
+
 
 SIGNS: Final[dict[str, tuple[Sign, str]]] = {
-    "send": (_send, "send (its number)"),
-    "deliver": (_deliver, "delivery"),
-    "message": (_arrow, "message"),
-    "view": (_bar, "view in force (same colour: same view)"),
-    "install": (_install, "view installed"),
-    "crash": (_crash, "process stops"),
-    "leave": (_leave, "has left"),
-    "bye": (_bye, "last message of a leaver heard"),
-    "suspect": (_suspect, "p? suspects p"),
-    "refute": (_refute, "p! refutes a suspicion of p"),
-    "heard": (_heard, "p! drops its suspicion of p"),
-    "late": (_late, "refutation too late"),
-    "confirm": (_confirm, "confirms that p failed"),
-    "remove": (_remove, "multicasts the removal"),
-    "form": (_form, "step of a formation, election or proposal"),
-    "null": (_null, "null message"),
-    "blocked": (_blocked, "may not send"),
-    "turn": (_turn, "turn on the ring (its number)"),
-    "overdue": (_overdue, "turn after a timeout, without the token"),
-    "beat": (_beat, "heartbeat, which ends a turn"),
-    "token": (_token, "heartbeat as the token"),
-    "ask": (_ask, "asks for packets that it misses"),
-    "again": (_again, "sends packets again"),
-    "omission": (_omission, "has missed packets for good"),
-    "untimely": (_untimely, "an operation took longer than its bound"),
-    "rejected": (_rejected, "decides to reject a message"),
+    "send": (_circle("", 4), "send (its number)"),
+    "deliver": (_shape("", ((-4, -4), (4, -4), (0, 4))), "delivery"),
+    "message": (_arrow(""), "message"),
+    "view": (_box("v0", 18, 4, 1), "view in force (same colour: same view)"),
+    "install": (_line("install", 0, -7, 0, 8), "view installed"),
+    "crash": (lambda picture, x, y, tone, title: picture.cross(x, y, 6, title=title), "process stops"),
+    "leave": (_box("left", 8, 8), "has left"),
+    "bye": (_shape("bye", _DIAMOND), "last message of a leaver heard"),
+    "suspect": (_shape("suspect", _DIAMOND), "p? suspects p"),
+    "refute": (_shape("refute", _DIAMOND), "p! refutes a suspicion of p"),
+    "heard": (_shape("heard", _DIAMOND), "p! drops its suspicion of p"),
+    "late": (_with(_shape("refute", _DIAMOND), _line("suspect", -6, 6, 6, -6)), "refutation too late"),
+    "confirm": (_shape("confirm", _DIAMOND), "confirms that p failed"),
+    "remove": (_with(_circle("remove", 6), _line("remove", -3, 0, 3, 0)), "multicasts the removal"),
+    "form": (_shape("form", _HEXAGON), "step of a formation, election or proposal"),
+    "null": (_line("null", 0, -4, 0, 4), "null message"),
+    "blocked": (_line("blocked", -9, 0, 9, 0), "may not send"),
+    "turn": (_box("turn", 16, TURN, 4), "turn on the ring (its number)"),
+    "overdue": (_box("turn overdue", 16, TURN, 4), "turn after a timeout, without the token"),
+    "beat": (_line("beat", 0, -5, 0, 5), "heartbeat, which ends a turn"),
+    "token": (_arrow("token"), "heartbeat as the token"),
+    "ask": (_circle("ask", 4), "asks for packets that it misses"),
+    "again": (_circle("again", 4), "sends packets again"),
+    "omission": (_circle("omission", 6), "has missed packets for good"),
+    "untimely": (
+        _with(_circle("untimely", 5), _line("untimely", 0, 0, 0, -4), _line("untimely", 0, 0, 3, 0)),
+        "an operation took longer than its bound",
+    ),
+    "rejected": (_with(_box("rejected", 10, 10), _line("rejected", -5, 5, 5, -5)), "decides to reject a message"),
 }
 """Signs by name, in the legend's order, with their meanings."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +31,13 @@ FAULTS_MAX: Final = 8
 TURNS_MAX: Final = 60
 LATE_MAX: Final = 60
 """Timing faults that are drawn."""
-
 _TELLING: Final = ("suspect", "refute", "confirm", "remove", "bye", "form", "elect", "view", "leave", "crash")
 _IN_A_TURN: Final = ("send", "suspect", "confirm", "query", "usend", "retransmit", "ask")
 _STATES: Final = ("view", "leave", "crash", "end")
 _QUIET_STAGES: Final = ("beacon", "opening", "enter", "decided")
 """Stages that every member goes through with every other, or that a view's mark shows at the same instant."""
 _JOINED: Final = ("suspect", "refute", "confirm", "remove", "late", "reject")
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Scene:
 
 
 def scene(
-    table: pa.Table, *, group: str | None, first: int | None, last: int | None, messages: int = MESSAGES, nulls: bool = False
+    table: pa.Table, group: str | None, first: int | None, last: int | None, messages: int = MESSAGES, nulls: bool = False
 ) -> Scene:
     """The scene of one run, or of a group and a stretch of it."""
     runs = sorted(str(run) for run in table.column("run").unique().to_pylist())
@@ -103,11 +103,14 @@ def scene(
     story = rows.story
     marks = rows.of((*_TELLING, *(("null",) if nulls else ()), *story.drawn_kinds), low, high)
     sent, notes = _messages(rows, rows.of(("send", "deliver"), low, high), messages)
-    untimely = [row for row in rows.of(("fault",), low, high) if _is_timing(row) and row["process"] in rows.begins]
+    timing = [row for row in rows.of(("fault",), low, high) if row["detail"].get("fault") == "timing"]
+    untimely = [row for row in timing if row["process"] in rows.begins]
     if len(untimely) > LATE_MAX:
         notes.append(f"{LATE_MAX} of {len(untimely):,} timing faults are drawn")
-        untimely = [untimely[len(untimely) * place // LATE_MAX] for place in range(LATE_MAX)]
-    marks, also = _joined([row for row in (*marks, *untimely) if not _is_quiet(row, story)])
+        untimely = _spread(untimely, LATE_MAX)
+    # Quiet: another mark of the same instant shows the same, or the row is about no more than itself.
+    told = [row for row in (*marks, *untimely) if row["detail"].get("stage") not in _QUIET_STAGES]
+    marks, also = _joined([row for row in told if not story.is_quiet(event_of(row))])
     tokens = rows.of(("token",), low, high) if story.has_turns else []
     if len(tokens) > TURNS_MAX:
         notes.append(f"{len(tokens):,} turns are not drawn: choose a stretch with at most {TURNS_MAX}")
@@ -151,7 +154,7 @@ class _Chosen:
         self.story = self._rows.story
         self._when = self._rows.when - next(iter(beginnings(table).values()), 0)
         self.least, self.most = int(self._when.min()), int(self._when.max())
-        own = self._rows.group == self._rows.code("group", group) if group is not None else self._rows.mask()
+        own = self._rows.within(group) if group is not None else self._rows.mask()
         codes, places = np.unique(self._rows.process, return_index=True)
         begins = dict(zip(codes.tolist(), self._when[places].tolist(), strict=True))
         there = set(self._rows.process[own].tolist())
@@ -171,8 +174,8 @@ class _Chosen:
         return rows
 
     def odd(self, found: Mapping[Message, Sequence[Row]]) -> list[Message]:
-        """Those of the messages that, in the whole run, fewer processes delivered than another one of their group, or that were
-        delivered in another view than they were sent in. What was sent before the picture begins is none."""
+        """Messages sent in the picture that, in the whole run, fewer processes delivered than another one of their group, or that
+        were delivered in another view than they were sent in."""
         numbers = [message[2] for message in found]
         rows = self._rows
         delivered = rows.mask("deliver", group=self._group) & (rows.seq >= min(numbers)) & (rows.seq <= max(numbers))
@@ -180,9 +183,7 @@ class _Chosen:
         table = table.aggregate([("process", "count_distinct"), ("view", "min"), ("view", "max")])
         lives = {(row["group"], row["sender"], row["seq"]): row for row in table.to_pylist()}
         counts = {message: lives[message]["process_count_distinct"] if message in lives else 0 for message in found}
-        usual: dict[str, int] = {}
-        for message, count in counts.items():
-            usual[message[0]] = max(usual.get(message[0], 0), count)
+        usual = {group: max(many for (name, *_), many in counts.items() if name == group) for group, *_ in counts}
         sent = {message: row["view"] for message, about in found.items() for row in about if row["kind"] == "send"}
         return [
             message
@@ -196,11 +197,6 @@ def event_of(row: Row) -> Event:
     return Event.of(row, row["detail"], row["moment"])
 
 
-def _is_quiet(row: Row, story: Story) -> bool:
-    """Whether another mark of the same instant shows the same, or the row is about no more than itself."""
-    return row["detail"].get("stage") in _QUIET_STAGES or story.is_quiet(event_of(row))
-
-
 def _turns(tokens: Sequence[Row], drawn: Sequence[Row]) -> list[Turn]:
     """Turns, each with what is drawn of it and the one that the token came from: that of the visit before."""
     started: dict[tuple[str, int], Row] = {}
@@ -210,9 +206,8 @@ def _turns(tokens: Sequence[Row], drawn: Sequence[Row]) -> list[Turn]:
     visits = {(row["group"], row["detail"].get("visit")): row for row in tokens}
     found = []
     for row in tokens:
-        visit = whole(row["detail"], "visit")
-        by_token = row["detail"].get("by") == "token" and visit is not None
-        before = visits.get((row["group"], visit - 1)) if by_token and visit is not None else None
+        visit = whole(row["detail"], "visit") if row["detail"].get("by") == "token" else None
+        before = visits.get((row["group"], visit - 1)) if visit is not None else None
         found.append(Turn(started.get((row["process"], row["moment"]), row), row, before))
     return found
 
@@ -221,23 +216,19 @@ def _messages(chosen: _Chosen, rows: list[Row], most: int) -> tuple[list[Row], l
     """The rows of the messages that are drawn, at most ``most``, and what is left out."""
     found: dict[Message, list[Row]] = {}
     for row in rows:
-        message = message_of(row)
-        if message is not None:
+        if (message := message_of(row)) is not None:
             found.setdefault(message, []).append(row)
     if len(found) <= most:
         return rows, []
     odd = chosen.odd(found)
     telling = _spread(odd, (most + 1) // 2)
-    others = [message for message in found if message not in set(odd)]
-    drawn = {*telling, *_spread(others, most - len(telling))}
+    drawn = {*telling, *_spread([message for message in found if message not in set(odd)], most - len(telling))}
     return [row for row in rows if message_of(row) in drawn], [f"{len(drawn)} of {len(found):,} messages are drawn"]
 
 
-def _spread(messages: Sequence[Message], most: int) -> list[Message]:
+def _spread(messages: Sequence[T], most: int) -> list[T]:
     """At most ``most`` of them, evenly spread."""
-    if len(messages) <= most:
-        return list(messages)
-    return [messages[len(messages) * place // most] for place in range(most)]
+    return [messages[len(messages) * place // most] for place in range(most)] if len(messages) > most else list(messages)
 
 
 def _faults(rows: Iterable[Row], low: int) -> list[Row]:
@@ -245,17 +236,12 @@ def _faults(rows: Iterable[Row], low: int) -> list[Row]:
     once: dict[tuple[int, str], Row] = {}
     healed = [row["moment"] for row in rows if row["detail"].get("fault") == "heal"]
     for row in rows:
-        if row["detail"].get("fault") in ("crash", "join", "leave", "restart") or _is_timing(row):
+        if row["detail"].get("fault") in ("crash", "join", "leave", "restart", "timing"):
             continue
         row["until"] = _until(row, healed)
         if row["moment"] >= low or (row["until"] is not None and row["until"] > low):
             once.setdefault((row["moment"], str(row["detail"])), row)
     return list(once.values())
-
-
-def _is_timing(row: Row) -> bool:
-    """Whether a fault is that an operation took too long."""
-    return bool(row["detail"].get("fault") == "timing")
 
 
 def _until(row: Row, healed: Sequence[int]) -> int | None:

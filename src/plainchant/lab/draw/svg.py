@@ -8,12 +8,11 @@ browsers show when it is pointed at.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final, TypeAlias
 
 Value: TypeAlias = str | int | float
-
 _CHARACTER: Final = 6.1
 """Average width in px of a character of the small text in pictures (11 px)."""
 
@@ -76,12 +75,28 @@ class Drawing:
         self.add("text", style, title=title, text=text, x=x, y=y)
 
     def shape(self, points: Sequence[tuple[float, float]], style: str, *, title: str = "") -> None:
-        told = " ".join(f"{number(x)},{number(y)}" for x, y in points)
-        self.add("polygon", style, title=title, points=told)
+        self.add("polygon", style, title=title, points=" ".join(f"{number(x)},{number(y)}" for x, y in points))
 
     def path(self, points: Sequence[tuple[float, float]], style: str) -> None:
         told = "M" + "L".join(f"{number(x)},{number(y)}" for x, y in points)
         self.add("path", style, d=told)
+
+    def axis(
+        self, left: float, right: float, y: float, ticks: Iterable[tuple[float, str]], *, below: float = 17, apart: float = 8
+    ) -> None:
+        """A line with ticks and their texts; a tick whose text would touch the one before is left out."""
+        self.line(left, y, right, y, "axis")
+        free = -1.0
+        for x, told in ticks:
+            if x - width_of(told) / 2 > free:
+                self.line(x, y, x, y + 4, "axis")
+                self.text(x, y + below, told, "tick")
+                free = x + width_of(told) / 2 + apart
+
+    def cross(self, x: float, y: float, size: float, *, title: str) -> None:
+        """The sign of a process that stops."""
+        for slope in (1, -1):
+            self.line(x - size, y - size * slope, x + size, y + size * slope, "crash", title=title)
 
     def arrow(self, x1: float, y1: float, x2: float, y2: float, style: str, *, title: str = "", head: float = 7) -> None:
         """A line with a head, which ends a little before the mark it points at."""

@@ -1,18 +1,14 @@
 """A timing diagram of operations on shared memory, as an SVG file: what each process did on which copy, and for how long.
 
-Theory of operation
--------------------
-A run on shared memory whose scenario says so (``[memory] operations = true``) has a row of the kind ``operation`` for each atomic
-step on a copy, written when it is over, with the moment at which it began. Here they become boxes, a band a process, time to the
-right: a Send is the writes in all copies and then the flags in all copies, a Receive the decisions, the reading and the decision
-flags. Operations that a process has under way at the same time stand below each other.
+A run whose scenario says ``[memory] operations = true`` has an ``operation`` row for each atomic step on a copy, written when it
+is over, with the moment at which it began. Here they are boxes, a band per process, time to the right: a Send is the writes and
+then the flags in all copies, a Receive the decisions, the reading and the decision flags. Operations of a process that overlap
+stand below each other. Time is in true proportions, but stretches in which nothing is done, or processes only look whether there
+is something, are cut short, with a sign on the axis.
 
-Time is in true proportions, but for stretches in which nothing is done, or processes only look whether there is something: those
-are cut short, and a sign on the axis says so.
-
-For one message the stretch is chosen so that everything that was done for it is in the picture, and lines show its timestamp T,
-when its Send has to be over (T + ``send`` of the run's bounds) and when everybody has to have delivered it (T + ``deliver``). The
-same trace gives the same file, byte for byte.
+The picture of one message has everything that was done for it, with lines at its timestamp T, when its Send has to be over (T +
+``send`` of the run's bounds) and when every receiver has to have delivered it (T + ``deliver``). The same trace gives the same
+file, byte for byte.
 """
 
 from __future__ import annotations
@@ -35,7 +31,6 @@ from .svg import Drawing, steps_between, width_of
 
 BOXES_MAX: Final = 2_000
 LANES_MAX: Final = 24
-
 _LEFT: Final = 64
 _WIDE: Final = 1_120
 _RIGHT: Final = 30
@@ -50,7 +45,6 @@ _CUT: Final = 34
 _IDLE: Final = 0.12
 """A stretch is cut short if it is longer than this share of the time in which something is done."""
 _MARKS: Final = {"deliver": "delivers", "sent": "has sent", "send": "", "decide": "decides", "crash": "crashes"}
-
 _SHEET: Final = """
 text{font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#1d2328}
 .paper{fill:#fdfdfb}.title{font-size:13px;font-weight:600}.lane{font-size:12px;font-weight:600}.soft{fill:#5b6670}
@@ -143,20 +137,13 @@ def timing(
     if len(lanes) > LANES_MAX:
         many = f"there are {len(lanes)} processes to draw, of which at most {LANES_MAX} can be read"
         raise UsageError(f"{many}; choose one with --process")
-    marks = rows.find(*_MARKS, after=low + origin - 1, until=high + origin)
-    about = [event for event in marks if event.process in lanes and (message is None or _is_about(event, message))]
-    kept = tuple(line for line in lines if low <= line[0] <= high)
-    return Timing(
-        title, tuple(shown), tuple(_since(event, origin) for event in about), lanes, low, high, kept, rows.story.operations
+    marks = tuple(
+        dataclasses.replace(event, when=event.when - origin)
+        for event in rows.find(*_MARKS, after=low + origin - 1, until=high + origin)
+        if event.process in lanes and (message is None or event.kind == "crash" or event.message == message)
     )
-
-
-def _since(event: Event, origin: int) -> Event:
-    return dataclasses.replace(event, when=event.when - origin)
-
-
-def _is_about(event: Event, message: Message) -> bool:
-    return event.kind == "crash" or event.message == message
+    kept = tuple(line for line in lines if low <= line[0] <= high)
+    return Timing(title, tuple(shown), marks, lanes, low, high, kept, rows.story.operations)
 
 
 def _operations(rows: Rows, group: str | None, process: str | None, origin: int) -> list[Operation]:
@@ -175,8 +162,7 @@ def _life(rows: Rows, message: Message, every: Sequence[Operation], origin: int)
     if not naming:
         hint = "list those there are with: plainchant trace DIR --kind send"
         raise UsageError(f"there is no message {message[0]}/{message[1]}/{message[2]} in this run; {hint}")
-    send = next((event for event in naming if event.kind == "send"), naming[0])
-    began = send.when - origin
+    began = next((event for event in naming if event.kind == "send"), naming[0]).when - origin
     ended = max(event.when for event in naming) - origin
     for name in {event.process for event in naming if event.kind == "deliver"}:
         delivered = max(event.when - origin for event in naming if event.process == name and event.kind == "deliver")
@@ -186,9 +172,8 @@ def _life(rows: Rows, message: Message, every: Sequence[Operation], origin: int)
         copies = max((operation.copy for operation in flags), default=0) + 1
         ended = max([ended, *(operation.ended for operation in after[:copies])])
     bounds = rows.bounds
-    lines = [(began, "T")]
-    lines += [(began + bounds["send"], "T + \N{GREEK CAPITAL LETTER DELTA}s")] if "send" in bounds else []
-    lines += [(began + bounds["deliver"], "delivered by now")] if "deliver" in bounds else []
+    texts = {"send": "T + \N{GREEK CAPITAL LETTER DELTA}s", "deliver": "delivered by now"}
+    lines = [(began, "T"), *((began + bounds[name], text) for name, text in texts.items() if name in bounds)]
     margin = max((ended - began) // 50, 1)
     return began - margin, ended + margin, lines
 
@@ -197,6 +182,7 @@ class _Picture:
     def __init__(self, shown: Timing) -> None:
         self.shown = shown
         self.scale = _Scale(shown)
+        self.x = self.scale.x
         drawn = [each for each in shown.operations if self.scale.is_drawn(each)]
         self.left_out = len(shown.operations) - len(drawn)
         self.tracks = {name: _tracks([each for each in drawn if each.process == name]) for name in shown.lanes}
@@ -207,9 +193,6 @@ class _Picture:
             bottom += _GAP + _TRACK * len(self.tracks[name])
         self.bottom = bottom + 10
         self.picture = Drawing(_LEFT + _WIDE + _RIGHT, 0, shown.title, sheet=_SHEET)
-
-    def x(self, time: int) -> float:
-        return self.scale.x(time)
 
     def draw(self) -> Drawing:
         self.picture.add("rect", "paper", width="100%", height="100%")
@@ -305,8 +288,7 @@ class _Scale:
         worked += [(event.when, event.when) for event in shown.marks]
         clipped = sorted((max(begin, shown.first), min(end, shown.last)) for begin, end in worked)
         self.busy = _merged(clipped, shown) if clipped else [(shown.first, shown.last)]
-        length = sum(end - begin for begin, end in self.busy)
-        per_ns = (_WIDE - _CUT * (len(self.busy) - 1)) / max(length, 1)
+        per_ns = (_WIDE - _CUT * (len(self.busy) - 1)) / max(sum(end - begin for begin, end in self.busy), 1)
         self._knots: list[tuple[int, float]] = []
         x = float(_LEFT)
         for begin, end in self.busy:
@@ -327,17 +309,16 @@ class _Scale:
 
 def _merged(worked: Sequence[tuple[int, int]], shown: Timing) -> list[tuple[int, int]]:
     """The stretches in which something is done, with a little room around them; those that are near each other are one."""
-    apart: list[tuple[int, int]] = []
-    for begin, end in worked:
-        if apart and begin <= apart[-1][1]:
-            apart[-1] = apart[-1][0], max(end, apart[-1][1])
-        else:
-            apart.append((begin, end))
+    apart = _joined(worked, 0)
     total = sum(end - begin for begin, end in apart)
     near, room = max(int(total * _IDLE), 1), total // 100
+    return _joined([(max(begin - room, shown.first), min(end + room, shown.last)) for begin, end in apart], near)
+
+
+def _joined(stretches: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
+    """Stretches in order, of which those that are this near each other are one."""
     joined: list[tuple[int, int]] = []
-    for begin, end in apart:
-        begin, end = max(begin - room, shown.first), min(end + room, shown.last)
+    for begin, end in stretches:
         if joined and begin - joined[-1][1] <= near:
             joined[-1] = joined[-1][0], max(end, joined[-1][1])
         else:
@@ -349,12 +330,11 @@ def _tracks(operations: Sequence[Operation]) -> list[list[Operation]]:
     """Operations of a process, in as few rows as have no two of them at the same time."""
     tracks: list[list[Operation]] = []
     for operation in operations:
-        for track in tracks:
-            if track[-1].ended <= operation.began:
-                track.append(operation)
-                break
-        else:
+        free = next((track for track in tracks if track[-1].ended <= operation.began), None)
+        if free is None:
             tracks.append([operation])
+        else:
+            free.append(operation)
     return tracks
 
 

@@ -1,10 +1,8 @@
 """The facts of a view change: the processes that installed the view or another one, the views before, the rows that led to it.
 
-Theory of operation
--------------------
-A view is a group, a number and members. A group that falls into parts has concurrent views, which may bear the same number: one
-of them is meant, that of the process asked for, else the one that most processes installed. Those who came from the same view
-but went elsewhere are its *others*. A view that brings parts together follows several views at once, its *origins*.
+A view is a group, a number and members. Concurrent views of a partitioned group may have the same number: that of the process
+asked for is meant, else the one that most processes installed. Processes that came from the same view but installed another one
+are its *others*. A view that merges parts follows several views at once, its *origins*.
 
 What led to it stands, process by process, between the installations of the two views. What concerns a process that this view lost
 may stand before, since failures can be suspected and agreed on while an earlier change is still under way.
@@ -25,7 +23,6 @@ from .membership import about, parts_in
 from .rows import Rows
 
 Known: TypeAlias = tuple[int | None, frozenset[str]]
-
 _AGREEING: Final = ("suspect", "refute", "confirm", "remove", "bye", "form", "refused", "block", "elect", "sync", "state", "drop")
 _EARLIER: Final = ("suspect", "confirm", "remove", "bye")
 """What may concern this change although it stands before the view before."""
@@ -72,20 +69,14 @@ class Change:
         mine = [other for other in self._histories[event.process] if other.at < event.at]
         if not mine:
             return None
-        rows = self._rows
-        left = np.flatnonzero(rows.mask("leave", process=event.process) & (rows.group == rows.code("group", self.group)))
+        left = np.flatnonzero(self._rows.mask("leave", process=event.process) & self._rows.within(self.group))
         return None if any(mine[-1].at < place < event.at for place in left) else mine[-1]
-
-    # --- what it follows ----------------------------------------------------------------------------------------------
 
     @cached_property
     def origins(self) -> list[Event]:
         """The views that it follows, the one with the most common members first."""
-        found: dict[Known, list[Event]] = {}
-        for event in self.before.values():
-            if event is not None:
-                found.setdefault(known(event), []).append(event)
-        return [events[0] for events in sorted(found.values(), key=lambda events: (-len(events), events[0].at))]
+        found = variants([event for event in self.before.values() if event is not None]).values()
+        return [events[0] for events in sorted(found, key=lambda events: (-len(events), events[0].at))]
 
     @cached_property
     def lost(self) -> list[str]:
@@ -123,14 +114,16 @@ class Change:
     @cached_property
     def others(self) -> list[Event]:
         """The views that members of the views before, or of this one, installed instead of this one."""
-        from_there = {known(origin) for origin in self.origins}
-        found = []
-        for process in self.concerned:
-            for event in self._histories.get(process, []) if process not in self.own else ():
-                before = self._view_before(event)
-                if before is not None and known(before) in from_there:
-                    found.append(event)
-        return found
+        return [
+            event
+            for process in self.concerned
+            for event in (self._histories.get(process, []) if process not in self.own else ())
+            if (before := self._view_before(event)) is not None and known(before) in self._from
+        ]
+
+    @cached_property
+    def _from(self) -> set[Known]:
+        return {known(origin) for origin in self.origins}
 
     @cached_property
     def namesakes(self) -> list[list[Event]]:
@@ -143,24 +136,20 @@ class Change:
         """Processes that were in a view before or are in this one."""
         return list(dict.fromkeys([*self.own, *self.lost, *self.members]))
 
-    # --- what led to it -----------------------------------------------------------------------------------------------
-
     @cached_property
     def began(self) -> int:
         """When the first of the views before was first installed by anybody."""
-        from_there = {known(origin) for origin in self.origins}
-        moments = [event.when for events in self._histories.values() for event in events if known(event) in from_there]
+        moments = [event.when for events in self._histories.values() for event in events if known(event) in self._from]
         return min(moments, default=self.first.when - 1)
 
     @cached_property
     def stretches(self) -> dict[str, tuple[int, int]]:
         """For each process concerned that has rows, the positions between which its rows led to this view, or past it."""
-        from_there = {known(origin) for origin in self.origins}
         stretches: dict[str, tuple[int, int]] = {}
         for process in self.concerned:
             places = np.flatnonzero(self._rows.process == self._rows.code("process", process))
             history = self._histories.get(process, [])
-            since = [event.at for event in history if known(event) in from_there]
+            since = [event.at for event in history if known(event) in self._from]
             if process in self.own:
                 before = self.before[process]
                 stretches[process] = (before.at if before is not None else int(places[0]) - 1, self.own[process].at)
@@ -175,12 +164,11 @@ class Change:
         until = max(event.when for event in (self.last, *self.others))
         rows = self._rows.find(*_AGREEING, *self._rows.story.view_kinds, group=self.group, until=until)
         ends = self._rows.find("crash", "leave", group=self.group, until=self.last.when)
-        return [event for event in rows if self.is_about(event)] + [event for event in ends if self._is_end(event)]
-
-    def _is_end(self, event: Event) -> bool:
-        """Whether it is the end of a lost member, at any time, or of a concerned process on the way."""
-        start, stop = self.stretches.get(event.process, (0, 0))
-        return start < event.at < stop or (event.process in self.lost and event.kind == "crash")
+        led = [event for event in rows if self.is_about(event)]
+        for event in ends:  # the end of a lost member, at any time, or of a concerned process on the way
+            start, stop = self.stretches.get(event.process, (0, 0))
+            led += [event] if start < event.at < stop or (event.process in self.lost and event.kind == "crash") else []
+        return led
 
     def is_about(self, event: Event) -> bool:
         """Whether a row led to this view."""
@@ -188,8 +176,8 @@ class Change:
             return False
         if event.kind not in _OF_OTHERS and event.process not in self.own:
             return False
-        if event.kind in ("form", "refused") and not self._is_formation(event):
-            return False
+        if event.kind in ("form", "refused") and not (self.parts and whole(event.detail, "number") in (None, self.number)):
+            return False  # another view's formation
         start, stop = self.stretches[event.process]
         if event.when > self.last.when and event.process not in {other.process for other in self.others}:
             return False
@@ -198,18 +186,11 @@ class Change:
             return event.at < stop and (before is None or not named or any(name in before.members for name in named))
         return event.kind in _EARLIER and event.process in self.own and self._still_meant(event)
 
-    def _is_formation(self, event: Event) -> bool:
-        """Whether a row about a formation is about this view's."""
-        return bool(self.parts) and whole(event.detail, "number") in (None, self.number)
-
     def _still_meant(self, event: Event) -> bool:
         """Whether an earlier row is about a member lost here, in the same membership, and was not taken back since."""
         start, _ = self.stretches[event.process]
-        refuted = [
-            row
-            for row in self._rows.find("refute", process=event.process, group=self.group)
-            if row.detail.get("heard") and event.at < row.at < start
-        ]
+        refutations = self._rows.find("refute", process=event.process, group=self.group)
+        refuted = [row for row in refutations if row.detail.get("heard") and event.at < row.at < start]
         taken_back = {name for row in refuted for name in about(row)}
         named = [name for name in about(event) if name in self.lost and name not in taken_back]
         return any(event.at > self._first_with(event.process, name) for name in named)
@@ -226,7 +207,7 @@ class Change:
 
 def installations(rows: Rows, group: str) -> list[Event]:
     """Every installation of a view of the group, in the order in which they happened."""
-    return rows.events(np.flatnonzero(rows.mask("view") & (rows.group == rows.code("group", group))))
+    return rows.events(np.flatnonzero(rows.mask("view") & rows.within(group)))
 
 
 def known(event: Event) -> Known:

@@ -1,11 +1,10 @@
 """The life of a message, the story of a view change, what became of a process and why a member stood still, from one run's rows.
 
 An explanation is a list of steps in the order in which they happened, each with what happened and, where the trace says or
-suggests it, because of what; and a conclusion. It works for any protocol's trace: what a trace does not record is left out, and
-what it only suggests is called probable. ``rows`` finds rows, ``why`` derives reasons, ``message`` tells about messages, ``view``
-about views, ``process`` about processes, ``standstill`` about waiting, ``membership`` has the common sentences, ``reading``
-brings just the rows that an explanation needs from files of any size. What is particular to a protocol is in its own story
-(``protocols.story``).
+suggests it, because of what; and a conclusion. It works for any protocol's trace: what a trace does not record is left out, what
+it only suggests is called probable. ``rows`` finds rows, ``why`` derives reasons, ``membership`` has the sentences of several
+stories, ``reading`` brings just the rows that an explanation needs from files of any size. What is particular to a protocol is in
+its own story (``protocols.story``).
 """
 
 from __future__ import annotations
@@ -71,8 +70,7 @@ class Explainer:
         is_whole: bool = True,
         stood_still: Sequence[Standstill] | None = None,
     ) -> None:
-        """``table`` has the rows of one run, or (not ``is_whole``) those that matter; ``origin`` is when the run began;
-        ``stood_still``: its standstills, where they cannot be read off these rows."""
+        """As for :class:`Rows`; ``stood_still`` has the run's standstills, where they cannot be read off these rows."""
         self._stood_still = stood_still
         self._rows = Rows(table, origin=origin, is_whole=is_whole)
         self.origin = self._rows.origin

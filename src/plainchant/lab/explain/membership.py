@@ -8,7 +8,7 @@ A protocol's story has the first word about its own rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ...core.words import braces, listed, names_in, natural, reason, span, times, whole
@@ -16,17 +16,13 @@ from ...protocols.story import Event, Story
 
 CONDITIONS: Final = ("view change", "moving", "leaving")
 """The ``condition`` of a ``block`` by which membership keeps a process from sending."""
-
 _LISTED: Final = 8
 
 
 def about(event: Event) -> list[str]:
     """The processes that a row is about: suspected, detected, removed, leaving."""
-    detail = event.detail
-    for key in ("process", "processes", "suspect", "detection", "failed"):
-        if key in detail:
-            return names_in(detail[key])
-    return []
+    keys = ("process", "processes", "suspect", "detection", "failed")
+    return next((names_in(event.detail[key]) for key in keys if key in event.detail), [])
 
 
 def parts_in(detail: Mapping[str, Any]) -> list[list[str]]:
@@ -38,8 +34,7 @@ def parts_in(detail: Mapping[str, Any]) -> list[list[str]]:
 def replaced(detail: Mapping[str, Any]) -> list[tuple[str, int, int]]:
     """The messages that a confirmation replaces by nulls: sender, number of the first, count."""
     found: list[tuple[str, int, int]] = []
-    rows = detail.get("discarded")
-    for row in rows if isinstance(rows, list) else ():
+    for row in detail["discarded"] if isinstance(detail.get("discarded"), list) else ():
         match row:
             case [str(sender), int(first), int(count)] if count > 0:
                 found.append((sender, first, count))
@@ -80,10 +75,10 @@ def cut_words(cut: Any) -> str:
     >>> cut_words({"p1": 16, "p2": 16}), cut_words({"p1": 16, "p2": 9})
     ('p1 and p2 count up to block 16', 'p1 counts up to block 16, and p2 counts up to block 9')
     """
-    blocks = {str(name): block for name, block in cut.items() if isinstance(block, int)} if isinstance(cut, dict) else {}
     together: dict[int, list[str]] = {}
-    for name, block in blocks.items():
-        together.setdefault(block, []).append(name)
+    for name, block in cut.items() if isinstance(cut, dict) else ():
+        if isinstance(block, int):
+            together.setdefault(block, []).append(str(name))
     clauses = [
         f"{listed(found, most=_LISTED)} {'counts' if len(found) == 1 else 'count'} up to block {block}"
         for block, found in together.items()
@@ -96,31 +91,10 @@ def sentence(event: Event, story: Story) -> str | None:
     told = story.sentence(event)
     if told is not None:
         return told
-    match event.kind:
-        case "suspect":
-            return f"{event.process} suspects {listed(about(event)) or 'somebody'}"
-        case "refute":
-            return _refute(event)
-        case "confirm":
-            return _confirm(event)
-        case "remove":
-            block = whole(event.detail, "block")
-            place = f", in block {block}" if block is not None else ""
-            return f"{event.process} removes {listed(about(event), most=_LISTED) or 'somebody'}{place}"
-        case "bye":
-            return _bye(event)
-        case "form":
-            return _form(event)
-        case "refused":
-            return f"{event.group} is not formed at {event.process}"
-        case "elect":
-            return _election(event)
-        case "sync":
-            return f"{event.process} {'ends the' if event.detail.get('over') else 'starts a'} synchronisation"
-        case "block" if event.detail.get("condition") in CONDITIONS:
-            return f"{event.process} may not send"
-        case "unblock" if event.detail.get("condition") in CONDITIONS:
-            return f"{event.process} may send again"
+    if event.kind in _TOLD:
+        return _TOLD[event.kind](event)
+    if event.kind in ("block", "unblock") and event.detail.get("condition") in CONDITIONS:
+        return f"{event.process} {'may not send' if event.kind == 'block' else 'may send again'}"
     return None
 
 
@@ -156,8 +130,7 @@ def evidence(event: Event, story: Story) -> str | None:
 
 def suspected_because(rows: Sequence[Event]) -> str | None:
     """The evidence for suspicions that one process raises at one instant for the same reason."""
-    detail = rows[0].detail
-    who = rows[0].process
+    detail, who = rows[0].detail, rows[0].process
     silence, patience, block = whole(detail, "silence"), whole(detail, "patience"), whole(detail, "block")
     match detail.get("why"):
         case "silence" if silence is not None:
@@ -167,8 +140,7 @@ def suspected_because(rows: Sequence[Event]) -> str | None:
                 told += f", and {who}'s patience is {span(patience)}"
         case "mutual":
             by = list(dict.fromkeys(name for row in rows for name in names_in(row.detail.get("by"))))
-            verb = "counts" if len(by) == 1 else "count"
-            told = f"{listed(by) or 'it'} {verb if by else 'counts'} {who} as failed, so the suspicion is mutual"
+            told = f"{listed(by) or 'it'} {'count' if len(by) > 1 else 'counts'} {who} as failed, so the suspicion is mutual"
         case str(why) if why:
             told = why
         case _:
@@ -204,7 +176,8 @@ def _refute(event: Event) -> str:
 def _confirm(event: Event) -> str:
     who, detail = event.process, event.detail
     if isinstance(detail.get("members"), list):
-        return _proposal(event)
+        place = f" at place {detail['number']} of the order" if detail.get("number") is not None else ""
+        return f"{who} proposes view {detail.get('proposed')} {braces(names_in(detail['members']))}{place}"
     failed = names_in(detail.get("detection"))
     if not failed:
         return f"{who} confirms"
@@ -216,21 +189,17 @@ def _confirm(event: Event) -> str:
     told += f"; {cut}" if cut else ""
     ranges = replaced(detail)
     if ranges:
-        told += f"; {replaced_words(event.group or '', ranges)} {_become(ranges)} by nulls"
+        become = "is replaced" if sum(count for _, _, count in ranges) == 1 else "are replaced"
+        told += f"; {replaced_words(event.group or '', ranges)} {become} by nulls"
     return told
 
 
-def _become(ranges: Sequence[tuple[str, int, int]]) -> str:
-    return "is replaced" if sum(count for _, _, count in ranges) == 1 else "are replaced"
-
-
 def _confirmed_because(event: Event) -> str:
-    detail = event.detail
-    by = detail.get("by")
+    by = event.detail.get("by")
     own = not isinstance(by, str) or by == event.process
-    many = len(names_in(detail["detection"])) > 1
-    told = f"all whom it does not suspect suspect {'them' if many else 'it'} too" if own else f"{by} has confirmed the same"
-    waited = whole(detail, "suspected_for")
+    whom = "them" if len(names_in(event.detail["detection"])) > 1 else "it"
+    told = f"all whom it does not suspect suspect {whom} too" if own else f"{by} has confirmed the same"
+    waited = whole(event.detail, "suspected_for")
     return told + (f", {span(waited)} after the first suspicion" if waited else "")
 
 
@@ -244,60 +213,51 @@ def _bye(event: Event) -> str:
 def _form(event: Event) -> str:
     who, detail = event.process, event.detail
     number, members, parts = whole(detail, "number"), names_in(detail.get("members")), parts_in(detail)
-    view = f"view {number}" if number is not None else "a new view"
-    if members:
-        view += f" {braces(members)}"
-    match detail.get("stage"):
-        case "beacon":
-            return f"{who} looks for lost members" + (f": {listed(members, most=_LISTED)}" if members else "")
-        case "call":
-            called = names_in(detail.get("called"))
-            return f"{who} calls {listed(called, most=_LISTED) or 'others'} to come together"
-        case "propose":
-            return f"{who} proposes the group to {listed(members, most=_LISTED)}"
-        case "answer":
-            return f"{who} follows the call{_by(detail)}"
-        case "refuse":
-            return f"{who} refuses the call{_by(detail)}"
-        case "plan":
-            together = f", from {' and '.join(braces(part) for part in parts)}" if len(parts) > 1 else ""
-            return f"{who} plans {view}{together}"
-        case "move":
-            return f"{who} is to move to {view}, and stops sending"
-        case "close":
-            return f"{who} has heard all of its part stop, and ends it"
-        case "enter":
-            return f"{who} enters {view}"
-        case "opening":
-            return f"{who} has heard {listed(about(event)) or 'somebody'} there"
-        case "open":
-            return f"{who} has heard everybody there"
-        case "gave up":
-            return f"{who} gives {view} up"
-    return f"{who} takes part in a formation"
-
-
-def _by(detail: Mapping[str, Any]) -> str:
-    caller = names_in(detail.get("caller"))
-    return f" of {listed(caller)}" if caller else ""
-
-
-def _proposal(event: Event) -> str:
-    detail = event.detail
-    place = f" at place {detail['number']} of the order" if detail.get("number") is not None else ""
-    return f"{event.process} proposes view {detail.get('proposed')} {braces(names_in(detail['members']))}{place}"
+    view = (f"view {number}" if number is not None else "a new view") + (f" {braces(members)}" if members else "")
+    called, caller = names_in(detail.get("called")), names_in(detail.get("caller"))
+    by = f" of {listed(caller)}" if caller else ""
+    acts = {
+        "beacon": "looks for lost members" + (f": {listed(members, most=_LISTED)}" if members else ""),
+        "call": f"calls {listed(called, most=_LISTED) or 'others'} to come together",
+        "propose": f"proposes the group to {listed(members, most=_LISTED)}",
+        "answer": f"follows the call{by}",
+        "refuse": f"refuses the call{by}",
+        "plan": f"plans {view}" + (f", from {' and '.join(map(braces, parts))}" if len(parts) > 1 else ""),
+        "move": f"is to move to {view}, and stops sending",
+        "close": "has heard all of its part stop, and ends it",
+        "enter": f"enters {view}",
+        "opening": f"has heard {listed(about(event)) or 'somebody'} there",
+        "open": "has heard everybody there",
+        "gave up": f"gives {view} up",
+    }
+    return f"{who} {acts.get(str(detail.get('stage')), 'takes part in a formation')}"
 
 
 def _election(event: Event) -> str:
-    who, detail = event.process, event.detail
-    match detail.get("stage"):
-        case "vote":
-            return f"{who} calls an election for epoch {detail.get('epoch')}"
-        case "decided" if isinstance(detail.get("winner"), str):
-            voters = listed(names_in(detail.get("voters")))
-            return f"{who} has heard {voters}: {detail.get('winner')} wins epoch {detail.get('epoch')}"
-        case "elected":
-            return f"{who} takes office for epoch {detail.get('epoch')}; the order goes on after number {detail.get('base')}"
-        case "hand-over":
-            return f"{who} hands its office over"
-    return f"{who} takes part in an election"
+    detail, epoch, winner = event.detail, event.detail.get("epoch"), event.detail.get("winner")
+    acts = {
+        "vote": f"calls an election for epoch {epoch}",
+        "elected": f"takes office for epoch {epoch}; the order goes on after number {detail.get('base')}",
+        "hand-over": "hands its office over",
+    }
+    if isinstance(winner, str):
+        acts["decided"] = f"has heard {listed(names_in(detail.get('voters')))}: {winner} wins epoch {epoch}"
+    return f"{event.process} {acts.get(str(detail.get('stage')), 'takes part in an election')}"
+
+
+def _block(event: Event) -> str:
+    block = whole(event.detail, "block")
+    return f", in block {block}" if block is not None else ""
+
+
+_TOLD: Final[Mapping[str, Callable[[Event], str]]] = {
+    "suspect": lambda event: f"{event.process} suspects {listed(about(event)) or 'somebody'}",
+    "refute": _refute,
+    "confirm": _confirm,
+    "remove": lambda event: f"{event.process} removes {listed(about(event), most=_LISTED) or 'somebody'}{_block(event)}",
+    "bye": _bye,
+    "form": _form,
+    "refused": lambda event: f"{event.group} is not formed at {event.process}",
+    "elect": _election,
+    "sync": lambda event: f"{event.process} {'ends the' if event.detail.get('over') else 'starts a'} synchronisation",
+}

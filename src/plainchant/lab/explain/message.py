@@ -12,10 +12,17 @@ from ...core.words import braces, crash_words, listed, reason, span
 from ...protocols.story import Event, Message
 from ..show import summarise
 from .rows import Rows, Told
-from .why import Why
+from .why import Why, asks_for
 
 _LISTED_MAX: Final = 8
 """Names that a sentence lists; the others are counted."""
+_ACTS: Final = {
+    "stable": "knows that everybody has it",
+    "reject": "rejects it",
+    "drop": "drops it",
+    "block": "holds it back",
+    "retransmit": "sends it again",
+}
 
 
 class MessageExplainer:
@@ -33,26 +40,22 @@ class MessageExplainer:
         self._group, self._sender, _ = message
         self._naming = [*naming, *why.story.about(message)]
         self._send = next((event for event in naming if event.kind == "send"), None)
-        delivered: dict[str, Event] = {}
-        for event in naming:
-            if event.kind == "deliver":
-                delivered.setdefault(event.process, event)
-        self._delivered = delivered
+        deliveries = [event for event in naming if event.kind == "deliver"]
+        first = {event.process: event for event in reversed(deliveries)}
+        self._delivered = {event.process: first[event.process] for event in deliveries}
         self._told: Told = []
 
     def tell(self) -> tuple[str, Told, str]:
         """The title, the steps and the conclusion."""
         self._tell_accepted()
         for event in self._naming:
-            self._told.append((event, self._sentence(event), self._because(event)))
+            because = self._why.delivery(event, alone=False) if event.kind == "deliver" else self._why.clause(event)
+            self._told.append((event, self._sentence(event), because))
         if self._send is not None:
             self._told += self._story.steps(self._message, self._send, max(event.when for event in self._naming))
         self._tell_gaps()
         self._tell_crashes()
-        missing = self._tell_missing()
-        return f"The life of message {_name(self._message)}", self._told, self._conclusion(missing)
-
-    # --- rows that name the message -----------------------------------------------------------------------------------
+        return f"The life of message {_name(self._message)}", self._told, self._conclusion(self._tell_missing())
 
     def _sentence(self, event: Event) -> str:
         who = event.process
@@ -65,28 +68,22 @@ class MessageExplainer:
                 where = "" if view is None else f" in view {view.view} {braces(view.members)}"
                 size = "" if event.size is None else f" ({event.size} B)"
                 due = f"; due {span(event.due - event.when)} later" if event.due is not None else ""
-                return f"{who} sends it{size}{where}{self._story.sent_in(event)}{_put_out(event)}{due}"
+                out = f"; {event.packets} packet{'s' * (event.packets > 1)} out" if event.packets else ""
+                return f"{who} sends it{size}{where}{self._story.sent_in(event)}{out}{due}"
             case "deliver":
-                told = f"{who} delivers it{self._after_send(event)}{self._story.place(event)}{self._in_other_view(event)}"
-                return told + self._against_deadline(event)
+                sent_in = self._send.view if self._send is not None else None
+                view_of_it = f", in view {event.view}" if event.view is not None and event.view != sent_in else ""
+                due_at = self._due_of(event)
+                told = f"{who} delivers it{self._after_send(event)}{self._story.place(event)}{view_of_it}"
+                if due_at is None:
+                    return told
+                return f"{told}, {span(abs(due_at - event.when))} {'before' if event.when <= due_at else 'after'} its deadline"
             case "receive":
                 return f"{who} receives it{self._after_send(event)}"
-            case "stable":
-                return f"{who} knows that everybody has it"
-            case "reject":
-                return f"{who} rejects it"
-            case "drop":
-                return f"{who} drops it"
-            case "block":
-                return f"{who} holds it back"
-            case "retransmit":
-                return f"{who} sends it again"
-        return f"{who}: {event.kind}" + (f" ({summarise_detail(event)})" if event.detail else "")
-
-    def _because(self, event: Event) -> str | None:
-        if event.kind == "deliver":
-            return self._why.delivery(event, alone=False)
-        return self._why.clause(event)
+            case kind if kind in _ACTS:
+                return f"{who} {_ACTS[kind]}"
+        detail = f" ({reason(event.detail) or summarise(str(event.detail))})" if event.detail else ""
+        return f"{who}: {event.kind}{detail}"
 
     def _after_send(self, event: Event) -> str:
         since = self._send.when if self._send is not None else event.sent
@@ -95,39 +92,20 @@ class MessageExplainer:
             return ""
         return f", {span(event.when - since)} after its send" if event.when > since else ", at once"
 
-    def _in_other_view(self, event: Event) -> str:
-        sent_in = self._send.view if self._send is not None else None
-        return f", in view {event.view}" if event.view is not None and event.view != sent_in else ""
-
     def _due_of(self, event: Event) -> int | None:
         """The message's deadline at a delivery: the row's own, else that of the send."""
         return event.due if event.due is not None or self._send is None else self._send.due
-
-    def _against_deadline(self, event: Event) -> str:
-        due = self._due_of(event)
-        if due is None:
-            return ""
-        return (
-            f", {span(due - event.when)} before its deadline"
-            if event.when <= due
-            else (f", {span(event.when - due)} after its deadline")
-        )
-
-    # --- rows that are about it without naming it ---------------------------------------------------------------------
 
     def _tell_accepted(self) -> None:
         """``accept`` rows have no number yet: the n-th one of a sender and group is its n-th message."""
         if self._send is None:
             return
-        accepted = np.flatnonzero(
-            self._rows.mask("accept", process=self._sender) & (self._rows.group == self._rows.code("group", self._group))
-        )
+        accepted = np.flatnonzero(self._rows.mask("accept", process=self._sender) & self._rows.within(self._group))
         number = self._message[2]
-        if number <= len(accepted):
-            for event in self._rows.events(accepted[number - 1 : number]):
-                waited = self._send.when - event.when
-                waits = f"; the protocol takes it {span(waited)} later" if waited > 0 else ""
-                self._told.append((event, f"{event.process} accepts it from its application{waits}", None))
+        for event in self._rows.events(accepted[number - 1 : number]):
+            waited = self._send.when - event.when
+            waits = f"; the protocol takes it {span(waited)} later" if waited > 0 else ""
+            self._told.append((event, f"{event.process} accepts it from its application{waits}", None))
 
     def _tell_gaps(self) -> None:
         """Requests for its number in the order, by processes that lacked it."""
@@ -138,8 +116,8 @@ class MessageExplainer:
                 continue
             rows = self._rows.find("retransmit", process=process, group=self._group, after=self._send.when, until=delivery.when)
             for event in rows:
-                first, last = event.detail.get("first"), event.detail.get("last")
-                if isinstance(first, int) and isinstance(last, int) and first <= delivery.rank <= last:
+                if asks_for(event, delivery.rank):
+                    first, last = event.detail["first"], event.detail["last"]
                     what = f"number {first} and asks for it" if first == last else f"numbers {first} to {last} and asks for them"
                     self._told.append((event, f"{process} misses {what}", None))
 
@@ -152,11 +130,8 @@ class MessageExplainer:
             if last is not None and last.kind == "crash" and (self._send is None or last.when >= self._send.when):
                 self._told.append((last, crash_words(process, last.detail), self._story.stopped(last)))
 
-    # --- processes that did not deliver it ----------------------------------------------------------------------------
-
     def _expected(self) -> list[str]:
-        """Processes that should deliver it: the view in force at its send, or in which it was delivered first;
-        without views, every process that joins the group or delivers in it."""
+        """Processes that should deliver it: the view at its send, or at its first delivery; without views, all in the group."""
         events = [self._send] if self._send is not None else []
         events += list(self._delivered.values())[:1]
         for event in events:
@@ -167,8 +142,7 @@ class MessageExplainer:
         if description is not None and not description.views and self._naming:
             return self._receivers()
         rows = self._rows
-        taking_part = rows.mask("join", "deliver") & (rows.group == rows.code("group", self._group))
-        codes = set(np.unique(rows.process[taking_part]).tolist())
+        codes = set(rows.process[rows.mask("join", "deliver") & rows.within(self._group)].tolist())
         return [name for name in rows.processes() if rows.names["process"][name] in codes]
 
     def _receivers(self) -> list[str]:
@@ -212,28 +186,21 @@ class MessageExplainer:
             return f"its history breaks off at {self._why.moment(last.when)}"
         sender_end = self._rows.last_row(self._sender)
         lost = sender_end is not None and sender_end.kind == "crash"
-        between = self._between(process)
+        # A fault that stood between the sender and the process when the message was sent.
+        sent = self._send.when if self._send is not None else None
+        found = self._why.faults(process, self._sender, sent - 1, sent) if sent is not None else []
+        between = f"; {found[0]}" if found else ""
         if not self._delivered:
+            nobody = "nobody delivers it" + (f"; {self._sender} crashed, and it was lost" if lost else "") + between
             decided = self._story.outcome(self._message)
-            if decided is not None:
-                return decided
-            return "nobody delivers it" + (f"; {self._sender} crashed, and it was lost" if lost else "") + between
+            return nobody if decided is None else decided
         where = listed(self._delivered, most=_LISTED_MAX)
-        parted = self._parted(process)
-        if parted:
+        if parted := self._parted(process):
             return parted
-        survivors = [name for name in self._delivered if not self._crashed(name)]
-        if not survivors:
+        if all(map(self._crashed, self._delivered)):
             lost_with = "it was lost with that process" if len(self._delivered) == 1 else "it was lost with them"
             return f"only {where} had it, and crashed: {lost_with}{between}{self._cut_off()}"
         return f"it is alive at the end, and {where} delivered it: probably a violation; ask plainchant verify"
-
-    def _between(self, process: str) -> str:
-        """A fault that stood between the sender and a process when the message was sent."""
-        if self._send is None:
-            return ""
-        found = self._why.faults(process, self._sender, self._send.when - 1, self._send.when)
-        return f"; {found[0]}" if found else ""
 
     def _cut_off(self) -> str:
         """Whether a process that was elected later continues the order before the message's place."""
@@ -254,16 +221,12 @@ class MessageExplainer:
 
     def _parted(self, process: str) -> str | None:
         """The view in which the message was delivered may be one that this process never came to."""
-        views = {event.view: event for event in self._delivered.values() if event.view is not None}
-        if not views:
-            return None
+        views = dict.fromkeys(event.view for event in self._delivered.values() if event.view is not None)
         own = {event.view for event in self._rows.find("view", process=process, group=self._group)}
-        if any(view in own for view in views):
+        if not views or own & views.keys():
             return None
-        numbers = listed(str(view) for view in views)
+        numbers = listed(map(str, views))
         return f"it never installed view {numbers} of {self._group}, in which the others delivered it"
-
-    # --- the end ------------------------------------------------------------------------------------------------------
 
     def _conclusion(self, missing: dict[str, str]) -> str:
         sentences = [self._outcome(missing)]
@@ -282,9 +245,7 @@ class MessageExplainer:
         if len(ranks) > 1:
             numbers = listed(f"{rank} (at {process})" for rank, process in sorted(ranks.items()))
             sentences.append(f"It was delivered under different numbers, {numbers}: there was more than one order.")
-        if not self._rows.is_global:
-            sentences.append("Times are of each process's own clock.")
-        return " ".join(sentences)
+        return " ".join([*sentences, *self._rows.clocks])
 
     def _deadline(self, missing: Mapping[str, str]) -> list[str]:
         """What became of its deadline, and why it was missed."""
@@ -339,17 +300,8 @@ def _name(message: Message) -> str:
     return f"{message[0]}/{message[1]}/{message[2]}"
 
 
-def summarise_detail(event: Event) -> str:
-    """A row's detail in a few words."""
-    return reason(event.detail) or summarise(str(event.detail))
-
-
 def _is_past(row: Event, rank: int | None, when: int) -> bool:
     """Whether a ``join`` or ``leave`` comes before a message."""
     if row.rank is not None and rank is not None:
         return row.rank < rank
     return row.when <= when
-
-
-def _put_out(event: Event) -> str:
-    return "" if not event.packets else f"; {event.packets} packet{'' if event.packets == 1 else 's'} out"

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from ...core.model import UsageError
 from ...core.names import place_of
 from ...core.words import braces, crash_words, fault_words, listed, natural, span, times
 from ...protocols.story import Event
 from .membership import about, sentence
-from .rows import Ints, Rows, Told
+from .rows import Rows, Told, once, unless_said
 from .why import Why, touches
 
 _OWN: Final = ("view", "leave", "refused", "crash", "state", "elect", "suspect")
@@ -38,14 +36,18 @@ class ProcessExplainer:
         self._story = why.story
         self._process = process
         self._own = rows.process == rows.code("process", process)
-        self._left_out = 0
 
     def tell(self) -> tuple[str, Told, str]:
         """The title, the steps and the conclusion."""
-        told = self._collapsed([*self._own_steps(), *self._faults(), *self._of_others()])
-        return f"What became of {self._process}", told, self._conclusion()
-
-    # --- steps --------------------------------------------------------------------------------------------------------
+        # The same thing said again and again becomes one step.
+        every = self._rows.alike([*self._own_steps(), *self._faults(), *self._of_others()], self._likeness)
+        steps = sorted(every, key=lambda step: (step[0].when, step[0].at))
+        left_out = max(0, len(steps) - _STEPS_MAX)
+        # The end of a process is told in any case.
+        told = steps if not left_out else [*steps[: _STEPS_MAX - 1], steps[-1]]
+        sentences = [self._end(), self._traffic(), *self._story.summary(self._process), *self._deadlines()]
+        sentences += [f"{times(left_out, 'further step')} are not told."] if left_out else []
+        return f"What became of {self._process}", told, " ".join(filter(None, [*sentences, *self._rows.clocks]))
 
     def _own_steps(self) -> Told:
         told: Told = []
@@ -54,7 +56,7 @@ class ProcessExplainer:
                 continue
             what, because = self._step(event)
             if what:
-                told.append((event, what, None if because is not None and because in what else because))
+                told.append((event, what, unless_said(what, because)))
         return told
 
     def _step(self, event: Event) -> tuple[str, str | None]:
@@ -62,74 +64,42 @@ class ProcessExplainer:
         if does is not None:
             of = f" ({event.name})" if event.seq is not None else ""
             return f"{self._process} {does}{of}", self._why.clause(event)
-        match event.kind:
-            case "join":
-                return f"{self._process} is a receiver of {event.group} from now on", None
-            case "refused":
-                return f"{self._process} is not let into {event.group}", self._why.clause(event)
-            case "view":
-                what = f"{self._process} installs view {event.view} of {event.group} {braces(event.members)}"
-                return what, self._why.clause(event)
-            case "leave":
-                return f"{self._process} has left {event.group}", self._why.clause(event)
-            case "crash":
-                return crash_words(self._process, event.detail), self._story.stopped(event)
-        return sentence(event, self._story) or "", self._why.clause(event)
+        if event.kind == "join":
+            return f"{self._process} is a receiver of {event.group} from now on", None
+        if event.kind == "crash":
+            return crash_words(self._process, event.detail), self._story.stopped(event)
+        acts = {
+            "refused": f"is not let into {event.group}",
+            "view": f"installs view {event.view} of {event.group} {braces(event.members)}",
+            "leave": f"has left {event.group}",
+        }
+        does = acts.get(event.kind)
+        return f"{self._process} {does}" if does else sentence(event, self._story) or "", self._why.clause(event)
 
     def _faults(self) -> Told:
         """Faults of the process itself, and those that stood between it and everybody else; each once."""
         told: Told = []
-        seen: set[str] = set()
         place = place_of(self._process)
         begin, end = (int(self._rows.when[self._own][edge]) for edge in (0, -1))
         for row in self._rows.find("fault", after=begin - 1, until=end):
             mine = row.detail.get("process") == place and row.detail.get("fault") != "crash"
             own = row.process == self._process and row.detail.get("fault") in ("timing", "module")
-            words = f"fault: {fault_words(row.detail)}" + (f" at {place}" if mine else "")
-            if (mine or own or touches(row.detail, self._process, "")) and words not in seen:
-                seen.add(words)
-                told.append((row, words, None))
-        return told
+            if mine or own or touches(row.detail, self._process, ""):
+                told.append((row, f"fault: {fault_words(row.detail)}" + (f" at {place}" if mine else ""), None))
+        return once(told)
 
     def _of_others(self) -> Told:
         """What others said of it."""
-        told: Told = []
-        for event in self._rows.find(*_OF_IT):
-            if event.process != self._process and self._process in about(event):
-                told.append((event, sentence(event, self._story) or "", self._why.clause(event)))
-        return told
-
-    def _collapsed(self, told: Told) -> Told:
-        """The same thing said again and again becomes one step, of the first time."""
-        found: dict[tuple[str, ...], Told] = {}
-        for step in told:
-            found.setdefault(self._likeness(step[0], step[1]), []).append(step)
-        steps: Told = []
-        for same in found.values():
-            event, what, because = same[0]
-            if len(same) > 1:
-                last = self._why.moment(same[-1][0].when)
-                what += f"; the like {times(len(same) - 1, 'more time')}, until {last}"
-            steps.append((event, what, because))
-        steps.sort(key=lambda step: (step[0].when, step[0].at))
-        self._left_out = max(0, len(steps) - _STEPS_MAX)
-        # The end of a process is told in any case.
-        return steps if not self._left_out else [*steps[: _STEPS_MAX - 1], steps[-1]]
+        return [
+            (event, sentence(event, self._story) or "", self._why.clause(event))
+            for event in self._rows.find(*_OF_IT)
+            if event.process != self._process and self._process in about(event)
+        ]
 
     def _likeness(self, event: Event, what: str) -> tuple[str, ...]:
         """What rows have in common that are told as one step: the sentence, unless the protocol's story knows better."""
         alike = self._story.likeness(event)
         return alike or (event.process, event.kind, what, str(event.when if event.kind in ("view", "crash") else ""))
-
-    # --- the end ------------------------------------------------------------------------------------------------------
-
-    def _conclusion(self) -> str:
-        sentences = [self._end(), self._traffic(), *self._story.summary(self._process), *self._deadlines()]
-        if self._left_out:
-            sentences.append(f"{times(self._left_out, 'further step')} are not told.")
-        if not self._rows.is_global:
-            sentences.append("Times are of each process's own clock.")
-        return " ".join(sentence for sentence in sentences if sentence)
 
     def _end(self) -> str:
         last = self._rows.last_row(self._process)
@@ -138,33 +108,27 @@ class ProcessExplainer:
         views = self._rows.find("view", process=self._process)
         where = f", in view {views[-1].view} of {views[-1].group} {braces(views[-1].members)}" if views else ""
         comma = "," if where else ""
-        match last.kind:
-            case "crash":
-                why = self._story.stopped(last)
-                told = f"At {when}{where}{comma} {crash_words(self._process, last.detail)}."
-                return told + (f" The reason: {why}." if why else "")
-            case "end":
-                left = self._rows.find("leave", process=self._process)
-                return f"{self._process} is alive at the end" + (f"; it left {left[-1].group}." if left else f"{where}.")
-            case "leave":
-                return f"{self._process} left {last.group} at {when}."
-        return f"Its history breaks off at {when}."
-
-    def _places(self, kind: str) -> Ints:
-        places: Ints = np.flatnonzero(self._rows.mask(kind) & self._own)
-        return places
+        if last.kind == "crash":
+            why = self._story.stopped(last)
+            told = f"At {when}{where}{comma} {crash_words(self._process, last.detail)}."
+            return told + (f" The reason: {why}." if why else "")
+        if last.kind == "end":
+            left = self._rows.find("leave", process=self._process)
+            return f"{self._process} is alive at the end" + (f"; it left {left[-1].group}." if left else f"{where}.")
+        is_leave = last.kind == "leave"
+        return f"{self._process} left {last.group} at {when}." if is_leave else f"Its history breaks off at {when}."
 
     def _traffic(self) -> str:
-        sent, delivered = len(self._places("send")), len(self._places("deliver"))
+        sent, delivered = (int(self._rows.mask(kind, process=self._process).sum()) for kind in ("send", "deliver"))
         return f"It sent {times(sent, 'message')} and delivered {delivered:,}." if sent or delivered else ""
 
     def _deadlines(self) -> list[str]:
         """Which of its messages came too late somewhere."""
-        sends = {event.message: event.due for event in self._rows.events(self._places("send")) if event.due is not None}
+        sends = {event.message: event.due for event in self._rows.find("send", process=self._process) if event.due is not None}
         if not sends:
             return []
         late: dict[str, int] = {}
-        for event in self._rows.events(np.flatnonzero(self._rows.mask("deliver", sender=self._process))):
+        for event in self._rows.find("deliver", sender=self._process):
             due = event.due if event.due is not None else sends.get(event.message)
             if due is not None and event.when > due:
                 late[event.name] = max(late.get(event.name, 0), event.when - due)

@@ -1,10 +1,9 @@
 """Brings from a trace of any size the rows of one run that a story needs.
 
-Filters go down to the Parquet files, so row groups of other runs are not even read. A run that is small is read whole
-and validated. Of a larger one, a first pass finds the rows that name the message (or install the view) and with them
-a stretch of time; a second pass reads what is rare wherever it stands (views, suspicions, crashes, ...) and what is
-common (sends, deliveries, acknowledgements, requests) only in that stretch and group. Memory is then bounded by the
-stretch and not by the run. Large runs are not validated: ``plainchant verify`` does that.
+Filters go down to the Parquet files, so row groups of other runs are not even read. A small run is read whole and validated. Of a
+larger one, a first pass finds the rows that name the message (or install the view) and with them a stretch of time; a second pass
+reads rare rows (views, suspicions, crashes, ...) wherever they stand and common ones only in that stretch and group. So memory is
+bounded by the stretch. Large runs are not validated: ``plainchant verify`` does that.
 """
 
 from __future__ import annotations
@@ -30,24 +29,11 @@ from .rows import COLUMNS
 
 SMALL: Final = 500_000
 """A run with at most this many rows is read and validated whole."""
-
 _COMMON: Final = (
-    "send",
-    "deliver",
-    "null",
-    "receive",
-    "retransmit",
-    "drop",
-    "block",
-    "unblock",
-    "accept",
-    "token",
-    "stable",
-    "sent",
-    "decide",
-    "late",
-    "operation",
+    *("send", "deliver", "null", "receive", "retransmit", "drop", "block", "unblock"),
+    *("accept", "token", "stable", "sent", "decide", "late", "operation"),
 )
+_MOMENT: Final = pc.coalesce(pc.field("true_time"), pc.field("time"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +56,8 @@ def explainer_of(
     is_standstill: bool = False,
     small: int = SMALL,
 ) -> Found:
-    """The explainer for a question about a message, a view or a process of one run; ``run`` may be left out if there is but one.
-    A view without a number stands for all of its group, to be listed. ``is_standstill``: why the process, or any, stood still."""
+    """The explainer for a question about a message, a view (without a number: all of its group), a process, or, with
+    ``is_standstill``, why the process, or any, stood still. ``run`` may be left out if there is only one."""
     dataset = _open(path)
     run = _choose(dataset, run)
     of_run = pc.field("run") == run
@@ -87,19 +73,17 @@ def explainer_of(
     group = message[0] if message is not None else view[0] if view is not None else ""
     about = ~pc.field("kind").isin(_COMMON)
     if message is not None or (view is not None and view[1] is not None):
-        moment = pc.coalesce(pc.field("true_time"), pc.field("time"))
         first, last = _stretch(dataset, of_run, message, view, is_global=is_global)
-        in_group = pc.field("group").is_valid() & (pc.field("group") == group) & (moment >= first)
-        about = about | (in_group & (moment <= last))
+        in_group = pc.field("group").is_valid() & (pc.field("group") == group) & (first <= _MOMENT)
+        about = about | (in_group & (last >= _MOMENT))
         # A process that may not send while a view changes may do so some time after it.
-        about = about | (in_group & pc.field("kind").isin(["block", "unblock"]) & (moment <= last + SECOND))
+        about = about | (in_group & pc.field("kind").isin(["block", "unblock"]) & (last + SECOND >= _MOMENT))
     if message is not None:
         about = about | _own_messages(message)
     if process is not None:
         _, last = _extent(dataset, of_run & (pc.field("process") == process))
-        moment = pc.coalesce(pc.field("true_time"), pc.field("time"))
         # What others sent it again last may be what it stopped for want of.
-        again = (pc.field("kind") == "retransmit") & (moment >= last - SECOND) & (moment <= last + (0 if is_global else SECOND))
+        again = (pc.field("kind") == "retransmit") & (last - SECOND <= _MOMENT) & (last + (not is_global) * SECOND >= _MOMENT)
         about = about | again | (pc.field("process") == process) | (pc.field("sender") == process)
     table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
     return Found(run, Explainer(table, origin=origin, is_whole=False), False)
@@ -108,14 +92,12 @@ def explainer_of(
 def _standing(dataset: ds.Dataset, run: str, process: str | None, origin: int) -> Found:
     """The standstills of a large run, and the rows around the longest."""
     of_run = pc.field("run") == run
-    told = pc.field("kind").isin(KINDS)
-    found = standstills(dataset.to_table(columns=list(MEASURED), filter=of_run & told))
+    found = standstills(dataset.to_table(columns=list(MEASURED), filter=of_run & pc.field("kind").isin(KINDS)))
     about = ~pc.field("kind").isin(_COMMON)
     for longest in [each for each in found if process in (None, each.process)][:1]:
-        moment = pc.coalesce(pc.field("true_time"), pc.field("time"))
-        within = (moment >= longest.since) & (moment <= longest.until)
+        within = (longest.since <= _MOMENT) & (longest.until >= _MOMENT)
         about = about | (within & pc.field("group").is_valid() & (pc.field("group") == longest.group))
-        about = about | (pc.field("kind").isin(["block", "unblock"]) & (moment <= longest.until))
+        about = about | (pc.field("kind").isin(["block", "unblock"]) & (longest.until >= _MOMENT))
     table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
     return Found(run, Explainer(table, origin=origin, is_whole=False, stood_still=found), False)
 
@@ -141,30 +123,24 @@ def _open(path: str | Path) -> ds.Dataset:
 
 
 def _choose(dataset: ds.Dataset, run: str | None) -> str:
-    known: set[str] = set()
-    for batch in dataset.to_batches(columns=["run"]):
-        known.update(str(name) for name in batch.column("run").unique().to_pylist() if name is not None)
-    names = sorted(known)
+    batches = (batch.column("run").unique().to_pylist() for batch in dataset.to_batches(columns=["run"]))
+    names = sorted({str(name) for batch in batches for name in batch if name is not None})
+    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     if not names:
         raise UsageError("there are no rows in this trace; give another path")
     if run is None and len(names) > 1:
-        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
         raise UsageError(f"there are {len(names):,} runs in this trace; choose one with --run: {shown}")
-    if run is not None and run not in known:
-        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    if run is not None and run not in names:
         raise UsageError(f'there is no run "{run}" in this trace; there are: {shown}')
     return run if run is not None else names[0]
 
 
 def _begin(dataset: ds.Dataset, of_run: Any) -> tuple[int, bool]:
     """When the run began, as its readers count, and whether it has a global clock."""
-    earliest, is_global = None, True
-    for batch in dataset.to_batches(columns=["time", "true_time"], filter=of_run):
-        if batch.num_rows:
-            is_global = is_global and batch.column("true_time").null_count == 0
-            least = pc.min(batch.column("time")).as_py()
-            earliest = least if earliest is None else min(earliest, least)
-    return (0 if is_global else earliest or 0), is_global
+    batches = (batch for batch in dataset.to_batches(columns=["time", "true_time"], filter=of_run) if batch.num_rows)
+    facts = [(batch.column("true_time").null_count == 0, pc.min(batch.column("time")).as_py()) for batch in batches]
+    is_global = all(has_all for has_all, _ in facts)
+    return (0 if is_global else min(least for _, least in facts)), is_global
 
 
 def _stretch(
@@ -199,8 +175,7 @@ def _moments(dataset: ds.Dataset, wanted: Any) -> list[int]:
 
 
 def _own_messages(message: Message) -> Any:
-    """The sender's sends, and deliveries of its own messages: they tell which of its batches is which. What it accepted from its
-    application is counted to find the message, because ``accept`` rows have no number."""
+    """The sender's sends and own deliveries, which tell its batches apart, and ``accept`` rows, which are only counted."""
     group, sender, seq = message
     there = (pc.field("process") == sender) & (pc.field("group") == group)
     own = pc.field("kind").isin(["send", "deliver"]) & (pc.field("sender") == sender) & (pc.field("seq") <= seq)

@@ -1,17 +1,14 @@
 """The rows of one run, indexed for questions: which process sent this, what stood before it here, what happened meanwhile.
 
-The table stays in Arrow; the columns that are searched are numpy arrays of numbers (names as codes), sorted by
-(process, index), so that a question is a comparison of arrays and only the rows it finds become Python objects. That
-bounds memory by the table's own size, whatever the question. The rows need not be all of a run: histories may have
-holes, and a row that is not there is not found.
-
-The run's protocol is the one that a ``start`` row names; its *story* (:mod:`plainchant.protocols.story`) answers what is
-particular to it.
+The table stays in Arrow; the columns that are searched are numpy arrays of numbers (names as codes), sorted by (process, index),
+so that a question is a comparison of arrays and only the rows it finds become Python objects. The rows need not be all of a run:
+histories may have holes. The run's protocol is the one that a ``start`` row names; its *story*
+(:mod:`plainchant.protocols.story`) answers what is particular to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -27,9 +24,7 @@ from ..show import decode, moments
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-
 Told: TypeAlias = list[Step]
-
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
     *("members", "deadline", "sent", "rank", "size", "packets", "detail"),
@@ -41,8 +36,33 @@ _SAMPLED: Final = 20_000
 """Deliveries from which the usual delay is estimated."""
 
 
+def unless_said(what: str, because: str | None) -> str | None:
+    """The reason, or None if the sentence gives it already."""
+    return None if because is not None and because in what else because
+
+
+def once(told: Iterable[Step]) -> Told:
+    """The first step of each sentence."""
+    first: dict[str, Step] = {}
+    for step in told:
+        first.setdefault(step[1], step)
+    return list(first.values())
+
+
 class Rows:
     """One run's rows."""
+
+    def alike(self, told: Iterable[Step], likeness: Callable[[Event, str], Hashable]) -> Told:
+        """Merges steps of the same likeness into the first of them, which counts the others."""
+        found: dict[Hashable, Told] = {}
+        for step in told:
+            found.setdefault(likeness(step[0], step[1]), []).append(step)
+        steps: Told = []
+        for same in found.values():
+            event, what, because = same[0]
+            more = f"; the like {times(len(same) - 1, 'more time')}, until {self.moment(same[-1][0].when)}"
+            steps.append((event, what + more * (len(same) > 1), because))
+        return steps
 
     def __init__(self, table: pa.Table, *, origin: int | None = None, is_whole: bool = True) -> None:
         """``table`` has all rows of the run, or (not ``is_whole``) those that matter; ``origin`` is when the run began."""
@@ -77,8 +97,6 @@ class Rows:
         column = pc.fill_null(self.table.column(name).cast(pa.int64()), _NOTHING)
         return column.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
-    # --- finding rows -------------------------------------------------------------------------------------------------
-
     def code(self, column: str, value: str) -> int:
         """The number that stands for a name; one that no row has if it does not occur."""
         return self.names[column].get(value, -2)
@@ -99,13 +117,16 @@ class Rows:
         if process is not None:
             found &= self.process == self.code("process", process)
         if group is not None:
-            found &= (self.group == self.code("group", group)) | (self.group == _NOTHING)
+            found &= self.within(group) | (self.group == _NOTHING)
         if sender is not None:
             found &= self.sender == self.code("sender", sender)
         if after is not None:
             found &= self.when > after
-        if until is not None:
-            found &= self.when <= until
+        return found & (self.when <= until) if until is not None else found
+
+    def within(self, group: str) -> Mask:
+        """Rows that name the group."""
+        found: Mask = self.group == self.code("group", group)
         return found
 
     def find(self, *kinds: str, **where: Any) -> list[Event]:
@@ -126,14 +147,13 @@ class Rows:
 
     def at(self, process: str, index: int) -> Event | None:
         """The row with that place."""
-        found = np.flatnonzero((self.process == self.code("process", process)) & (self.index == index))
-        return self.events(found[:1])[0] if len(found) else None
+        return self._first(np.flatnonzero((self.process == self.code("process", process)) & (self.index == index))[:1])
 
     def naming(self, message: Message) -> list[Event]:
         """Every row that names the message, whatever its kind."""
         group, sender, seq = message
-        found = (self.group == self.code("group", group)) & (self.sender == self.code("sender", sender))
-        return self.events(np.flatnonzero(found & (self.seq == seq)))
+        found = self.within(group) & (self.sender == self.code("sender", sender)) & (self.seq == seq)
+        return self.events(np.flatnonzero(found))
 
     def least_seq(self, *kinds: str, group: str, sender: str, seq: int | None = None, rank: int | None = None) -> int | None:
         """The least message number among such rows; with ``seq`` or ``rank``, among those with at least this number or rank."""
@@ -168,7 +188,10 @@ class Rows:
     def processes(self) -> list[str]:
         return sorted(self.names["process"])
 
-    # --- what is asked often ------------------------------------------------------------------------------------------
+    @property
+    def clocks(self) -> list[str]:
+        """What a conclusion says of times, if there is something to say."""
+        return [] if self.is_global else ["Times are of each process's own clock."]
 
     @cached_property
     def usual(self) -> int:
@@ -192,27 +215,16 @@ class Rows:
         pairs = self.group[places] * (len(self.names["sender"]) + 1) + self.sender[places]
         return pairs * (int(self.seq.max()) + 1) + self.seq[places]
 
-    def send_of(self, message: Message) -> Event | None:
-        return next((event for event in self.naming(message) if event.kind == "send"), None)
-
     def view_at(self, event: Event, group: str) -> Event | None:
         """The last view of the group that was installed at this event's process before it."""
-        installed = np.flatnonzero(self.mask("view", process=event.process) & (self.group == self.code("group", group)))
-        before = installed[installed < event.at]
-        return self.events(before[-1:])[0] if len(before) else None
+        installed = np.flatnonzero(self.mask("view", process=event.process) & self.within(group))
+        return self._first(installed[installed < event.at][-1:])
 
     def burst(self, event: Event) -> list[Event]:
-        """The deliveries of the same group that stand directly before this one and happened at the same instant: what
-        came free together."""
+        """The deliveries of the same group directly before this one, at the same instant: what came free together."""
         first = event.at
-        deliver, process, group = self.code("kind", "deliver"), self.process[event.at], self.group[event.at]
-        while (
-            first > 0
-            and self.process[first - 1] == process
-            and self.kind[first - 1] == deliver
-            and self.group[first - 1] == group
-            and self.when[first - 1] == event.when
-        ):
+        like = self.process[first], self.code("kind", "deliver"), self.group[first], event.when
+        while first > 0 and like == tuple(column[first - 1] for column in (self.process, self.kind, self.group, self.when)):
             first -= 1
         return self.events(np.arange(first, event.at))
 
@@ -240,9 +252,11 @@ class Rows:
 
     @cached_property
     def _started(self) -> dict[str, Any]:
-        starts = self.events(np.flatnonzero(self.mask("start"))[:1])
-        return starts[0].detail if starts else {}
+        start = self._first(np.flatnonzero(self.mask("start"))[:1])
+        return start.detail if start is not None else {}
 
     def last_row(self, process: str) -> Event | None:
-        found = np.flatnonzero(self.process == self.code("process", process))
-        return self.events(found[-1:])[0] if len(found) else None
+        return self._first(np.flatnonzero(self.process == self.code("process", process))[-1:])
+
+    def _first(self, places: Ints) -> Event | None:
+        return next(iter(self.events(places)), None)

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ...core.model import UsageError
-from ...core.words import braces, crash_words, fault_words, listed, reason, span, times
-from ...protocols.story import Event
+from ...core.words import braces, crash_words, fault_words, listed, reason, span
+from ...protocols.story import Event, Step
 from ..standstills import Standstill
 from .membership import about, sentence
-from .rows import Rows, Told
+from .rows import Rows, Told, once, unless_said
 from .why import Why
 
 _OF_ALL: Final = ("elect", "sync", "crash", "fault")
@@ -49,7 +49,10 @@ class StandstillExplainer:
             whose = "No member" if self._process is None else f"{self._process} never"
             return "Standstills", [], f"{whose} stood still: no message waited for a delivery."
         title = f"The longest standstill{'' if self._process is None else f' of {self._process}'}: {_what(found)}"
-        return title, self._steps(found), self._conclusion(found)
+        told = [*self._begin(found), *self._faults(found), *self._meanwhile(found)]
+        if len(told) > _STEPS_MAX:
+            told = [*told[: _STEPS_MAX // 2], *told[-_STEPS_MAX // 2 :]]
+        return title, [*told, *self._end(found)], self._conclusion(found)
 
     def _conclusion(self, found: Standstill) -> str:
         moment = self._rows.moment
@@ -63,93 +66,59 @@ class StandstillExplainer:
             named = (f"{each.process} in {each.group} for {span(each.length)}" for each in others[:_NAMED_MAX])
             more = f", and {len(others) - _NAMED_MAX:,} more members" if len(others) > _NAMED_MAX else ""
             told.append(f"The longest of others: {listed(named)}{more}; --process NAME tells theirs.")
-        if not self._rows.is_global:
-            told.append("Times are of each process's own clock.")
-        return " ".join(told)
+        return " ".join([*told, *self._rows.clocks])
 
-    # --- steps --------------------------------------------------------------------------------------------------------
-
-    def _steps(self, found: Standstill) -> Told:
-        told = [*self._begin(found), *self._faults(found), *self._meanwhile(found)]
-        if len(told) > _STEPS_MAX:
-            told = [*told[: _STEPS_MAX // 2], *told[-_STEPS_MAX // 2 :]]
-        return [*told, *self._end(found)]
-
-    def _begin(self, found: Standstill) -> Iterator[tuple[Event, str, str | None]]:
+    def _begin(self, found: Standstill) -> Iterator[Step]:
         delivered = self._rows.find("deliver", process=found.process, group=found.group, until=found.since)
         delivered = [event for event in delivered if event.index != found.ended_by]
         if delivered:
             yield delivered[-1], f"{found.process} delivers {delivered[-1].name}, and then nothing for {span(found.length)}", None
-        given = self._rows.find(
-            "accept", "send", process=found.sender, group=found.group, after=found.since - 1, until=found.since
-        )
+        where: dict[str, Any] = {"process": found.sender, "group": found.group, "after": found.since - 1, "until": found.since}
+        given = self._rows.find("accept", "send", **where)
         if given:
             does = "hands in a message" if given[0].kind == "accept" else f"sends {given[0].name}"
             yield given[0], f"{found.sender} {does}, which waits", None
 
-    def _faults(self, found: Standstill) -> Iterator[tuple[Event, str, str | None]]:
+    def _faults(self, found: Standstill) -> Told:
         """Faults that began before and are still in force."""
-        told: set[str] = set()
-        for event in self._why.faults_in_force(found.since, found.until):
-            what = _fault(event)
-            if event.when <= found.since and what not in told:
-                told.add(what)
-                yield event, what, None
+        events = self._why.faults_in_force(found.since, found.until)
+        return once((event, _fault(event), None) for event in events if event.when <= found.since)
 
     def _meanwhile(self, found: Standstill) -> Told:
         where: dict[str, Any] = {"group": found.group, "after": found.since, "until": found.until}
-        events = self._rows.find(*_OF_ALL, **where) + self._suspicions(found, where)
+        # What the member and the sender suspect and are suspected of; if that is nothing, what others do.
+        every, two = self._rows.find(*_SUSPICIONS, **where), {found.process, found.sender}
+        suspicions = [event for event in every if event.process in two or two & set(about(event))] or every
+        events = self._rows.find(*_OF_ALL, **where) + suspicions
         kinds = (*_OF_THE_TWO, *self._why.story.process_kinds)
         for process in dict.fromkeys((found.process, found.sender)):
             events += self._rows.find(*kinds, process=process, **where)
-        alike: dict[tuple[str, str], list[tuple[Event, str, str | None]]] = {}
-        for event in sorted({event.at: event for event in events}.values(), key=lambda event: (event.when, event.at)):
-            what = self._sentence(event)
-            if what:
-                alike.setdefault((event.process, what), []).append((event, what, self._why.clause(event)))
-        told: Told = []
-        for same in alike.values():
-            event, what, because = same[0]
-            if len(same) > 1:
-                what += f"; the like {times(len(same) - 1, 'more time')}, until {self._rows.moment(same[-1][0].when)}"
-            told.append((event, what, None if because is not None and because in what else because))
-        return told
-
-    def _suspicions(self, found: Standstill, where: dict[str, Any]) -> list[Event]:
-        """What the member and the sender suspect and are suspected of; if that is nothing, what others do."""
-        every = self._rows.find(*_SUSPICIONS, **where)
-        two = {found.process, found.sender}
-        return [event for event in every if event.process in two or two & set(about(event))] or every
+        ordered = sorted({event.at: event for event in events}.values(), key=lambda event: (event.when, event.at))
+        told = [(event, what, self._why.clause(event)) for event in ordered if (what := self._sentence(event))]
+        alike = self._rows.alike(told, lambda event, what: (event.process, what))
+        return [(event, what, unless_said(what, because)) for event, what, because in alike]
 
     def _sentence(self, event: Event) -> str | None:
         told = sentence(event, self._why.story)
         if told is not None:
             return told
-        match event.kind:
-            case "fault":
-                return _fault(event)
-            case "crash":
-                return crash_words(event.process, event.detail)
-            case "view":
-                return f"{event.process} installs view {event.view} of {event.group} {braces(event.members)}"
-            case "block":
-                return f"{event.process} is blocked"
-            case "unblock":
-                return f"{event.process} goes on"
-            case "leave" | "join":
-                return f"{event.process} {event.kind}s {event.group}"
-            case "request":
-                return f"{event.process} asks to {event.detail.get('request', 'enter')} {event.group}"
-        return None
+        if event.kind in ("fault", "crash"):
+            return _fault(event) if event.kind == "fault" else crash_words(event.process, event.detail)
+        acts = {
+            "view": f"installs view {event.view} of {event.group} {braces(event.members)}",
+            "block": "is blocked",
+            "unblock": "goes on",
+            "leave": f"leaves {event.group}",
+            "join": f"joins {event.group}",
+            "request": f"asks to {event.detail.get('request', 'enter')} {event.group}",
+        }
+        return f"{event.process} {acts[event.kind]}" if event.kind in acts else None
 
-    def _end(self, found: Standstill) -> Iterator[tuple[Event, str, str | None]]:
+    def _end(self, found: Standstill) -> Iterator[Step]:
         if found.ended_by is None:
-            last = self._rows.last_row(found.process)
-            if last is not None:
+            if (last := self._rows.last_row(found.process)) is not None:
                 yield last, f"the history of {found.process} ends, and the message still waits", None
-            return
-        ended = self._rows.at(found.process, found.ended_by)
-        if ended is not None:
+        elif (ended := self._rows.at(found.process, found.ended_by)) is not None:
             yield ended, f"{found.process} delivers {ended.name}, which ends the standstill", self._why.clause(ended)
 
 
@@ -158,11 +127,9 @@ def _what(found: Standstill) -> str:
 
 
 def waited_for(rows: Rows, why: Why, found: Standstill) -> str:
-    """What a member waited for, in a few clauses: what blocked it, the faults in force, and the last crash, election, view or
-    suspicion of that time."""
+    """What a member waited for: what blocked it, faults in force, the last crash, election, view or suspicion of that time."""
     clauses = [*_blocked(rows, found)]
-    faults = map(_fault, why.faults_in_force(found.since, found.until))
-    clauses += list(dict.fromkeys(faults))[:_NAMED_MAX]
+    clauses += list(dict.fromkeys(map(_fault, why.faults_in_force(found.since, found.until))))[:_NAMED_MAX]
     where: dict[str, Any] = {"group": found.group, "after": found.since - 1, "until": found.until}
     crashes = dict.fromkeys(event.process for event in rows.find("crash", **where) if event.process != found.process)
     clauses += [f"the crash of {listed(crashes, most=_NAMED_MAX)}"] if crashes else []

@@ -20,7 +20,7 @@ from ...core.words import braces, crash_words, fault_words, left_reasons, listed
 from ...protocols.story import Event
 from . import membership
 from .change import Change, installations, known, variants
-from .rows import Ints, Rows, Told
+from .rows import Ints, Rows, Told, once, unless_said
 from .why import Why
 
 _STEPS_MAX: Final = 200
@@ -43,22 +43,17 @@ class ViewExplainer:
     def tell(self) -> tuple[str, Told, str]:
         """The title, the steps and the conclusion."""
         change = self._change
-        title = f"How {self._name} of {change.group} {braces(change.members)} came to be{self._after()}"
+        origins = [f"view {origin.view} {braces(origin.members)}" for origin in change.origins]
+        after = f"view {change.origins[0].view}" if len(origins) == 1 else listed(origins)
+        title = f"How {self._name} of {change.group} {braces(change.members)} came to be{f', after {after}' if after else ''}"
         told = self._agreement()
-        trigger = min((event.when for event, _, _ in told), default=change.first.when)
-        told += self._faults(trigger)
+        told += self._faults(min((event.when for event, _, _ in told), default=change.first.when))
         told += [self._installation(event) for event in change.installed]
-        told += self._other_ways()
+        for event in change.others:
+            what = f"{event.process} goes another way: it installs view {event.view} {braces(event.members)}"
+            told.append((event, what, self._why.clause(event)))
         told += self._afterwards()
         return title, told, self._conclusion(told)
-
-    def _after(self) -> str:
-        origins = self._change.origins
-        if len(origins) < 2:
-            return f", after view {origins[0].view}" if origins else ""
-        return f", after {listed(f'view {origin.view} {braces(origin.members)}' for origin in origins)}"
-
-    # --- what led to it -----------------------------------------------------------------------------------------------
 
     def _agreement(self) -> Told:
         """Suspicions, elections, formations, decisions, crashes and leaves that led to it; each once."""
@@ -73,7 +68,7 @@ class ViewExplainer:
                 continue
             seen.add(key)
             if len(told) < _STEPS_MAX:
-                told.append((event, what, None if because is not None and because in what else because))
+                told.append((event, what, unless_said(what, because)))
             else:
                 self._left_out += 1
         return told
@@ -92,7 +87,8 @@ class ViewExplainer:
             case "leave":
                 return f"{event.process} has left {self._change.group}", self._why.clause(event)
             case "refute" if names_in(event.detail.get("of")) and not event.detail.get("late"):
-                return membership.sentence(event, self._story) or "", self._refuted(event)
+                fates = [self._fate(event, name, membership.about(event)) for name in names_in(event.detail["of"])]
+                return membership.sentence(event, self._story) or "", listed(filter(None, fates)) or None
             case "form" if event.detail.get("stage") == "enter":
                 return "", None  # its installation says so
             case "block" if event.detail.get("condition") == "moving":
@@ -103,12 +99,6 @@ class ViewExplainer:
                 what = f"{event.process} drops {event.detail.get('count', 'what it held')}"
                 return what if is_told else "", self._why.clause(event)
         return membership.sentence(event, self._story) or "", self._why.clause(event)
-
-    def _refuted(self, event: Event) -> str | None:
-        """What became of a refutation."""
-        whom = membership.about(event)
-        fates = [self._fate(event, name, whom) for name in names_in(event.detail.get("of"))]
-        return listed(fate for fate in fates if fate) or None
 
     def _fate(self, event: Event, suspecting: str, whom: Sequence[str]) -> str:
         """How a refutation ended where it was to be heard: it was heard, discarded, or the suspicion was confirmed."""
@@ -131,31 +121,19 @@ class ViewExplainer:
         after = began if len(change.origins) > 1 else trigger
         lasting = [row for row in self._why.faults_in_force(trigger, last) if row.when > began]
         places = {place_of(name) for name in (*change.lost, *change.new)}
-        single = [
-            row
-            for row in self._rows.find("fault", after=began, until=last)
-            if row.detail.get("process") in places and row.detail.get("fault") in ("restart", "join", "leave", "pause")
-        ]
+        of_one = ("restart", "join", "leave", "pause")
+        faults = self._rows.find("fault", after=began, until=last)
+        single = [row for row in faults if row.detail.get("process") in places and row.detail.get("fault") in of_one]
         healed = [row for row in self._rows.find("fault", after=after, until=last) if row.detail.get("fault") == "heal"]
-        told: Told = []
-        seen: set[str] = set()
         over = [
             dataclasses.replace(row, when=ends, detail={"fault": "over", "of": row.detail["fault"]})
             for row, ends in self._why.faults_over(after, last)
         ]
-        for row in (*lasting, *single, *healed, *over):
-            words = _fault_sentence(row)
-            if words not in seen:
-                seen.add(words)
-                told.append((row, words, None))
-        return told
-
-    # --- installations ------------------------------------------------------------------------------------------------
+        return once((row, _fault_sentence(row), None) for row in (*lasting, *single, *healed, *over))
 
     def _between(self, event: Event, before: Event) -> Ints:
         """Positions of the group's deliveries at a process between two of its views."""
-        rows = self._rows
-        own = rows.mask("deliver", process=event.process) & (rows.group == rows.code("group", self._change.group))
+        own = self._rows.mask("deliver", process=event.process) & self._rows.within(self._change.group)
         places: Ints = np.flatnonzero(own)
         return places[(places > before.at) & (places < event.at)]
 
@@ -174,14 +152,6 @@ class ViewExplainer:
         first = next(other for other, its in befores if its is not None and known(its) == known(before))
         return event, what, self._why.clause(event) if event is first else None
 
-    def _other_ways(self) -> Told:
-        """What processes of a view before installed instead of this one."""
-        told: Told = []
-        for event in self._change.others:
-            what = f"{event.process} goes another way: it installs view {event.view} {braces(event.members)}"
-            told.append((event, what, self._why.clause(event)))
-        return told
-
     def _afterwards(self) -> Told:
         """What became of members of the views before, or of this one, that installed neither this one nor another."""
         change = self._change
@@ -197,26 +167,19 @@ class ViewExplainer:
                 told.append((last, f"{process} never installs {self._name}, though it is a member of it", None))
         return told
 
-    # --- the end ------------------------------------------------------------------------------------------------------
-
     def _conclusion(self, told: Told) -> str:
-        sentences = [
-            self._difference(),
-            self._spread(),
-            *self._agreed(),
-            *self._duration(told),
-            *self._besides(),
-            *self._blocked(),
-            *self._parted(),
-            *self._atomicity(),
-            *self._namesakes(),
-            *self._unknown(told),
-        ]
+        sentences = [self._difference(), self._spread(), *self._agreed(), *self._duration(told)]
+        event = next((event for event in self._change.installed if self._change.before[event.process] is not None), None)
+        besides = self._story.after_view(event) if event is not None else None
+        sentences += [f"{besides}."] if besides is not None else []
+        sentences += [*self._blocked(), *self._parted()]
+        sentences += [same for origin in self._change.origins for same in self._same_deliveries(origin)]
+        sentences += self._namesakes()
+        if not self._change.is_first and all(event.kind == "view" for event, _, _ in told):
+            sentences.append("The trace has no row that tells what led to it.")
         if self._left_out:
             sentences.append(f"{times(self._left_out, 'further step')} on the way to it are not told.")
-        if not self._rows.is_global:
-            sentences.append("Times are of each process's own clock.")
-        return " ".join(sentences)
+        return " ".join([*sentences, *self._rows.clocks])
 
     def _difference(self) -> str:
         change = self._change
@@ -270,7 +233,10 @@ class ViewExplainer:
         for event in self._change.led_to_it():
             if event.kind == "confirm" and "detection" in event.detail:
                 confirmed.setdefault(event.process, []).append(event)
-        cuts = {process: _cut(rows) for process, rows in confirmed.items()}
+        cuts: dict[str, dict[str, int]] = {}
+        for process, rows in confirmed.items():  # all that a process cut in several confirmations
+            found = [row.detail["cut"] for row in rows if isinstance(row.detail.get("cut"), dict)]
+            cuts[process] = {str(name): block for cut in found for name, block in cut.items()}
         told = []
         if cuts:
             agreed = next(iter(cuts.values()))
@@ -306,13 +272,6 @@ class ViewExplainer:
             stated = f"; the run states that it takes at most {span(bound)}" if bound is not None else ""
             return [f"It took {until}{noticed}{stated}."]
         return []
-
-    def _besides(self) -> list[str]:
-        """What the view changed besides the members."""
-        change = self._change
-        event = next((event for event in change.installed if change.before[event.process] is not None), None)
-        told = self._story.after_view(event) if event is not None else None
-        return [f"{told}."] if told is not None else []
 
     def _blocked(self) -> list[str]:
         """For how long its members were kept from sending because of it."""
@@ -360,11 +319,8 @@ class ViewExplainer:
                 break
         return told
 
-    def _atomicity(self) -> list[str]:
-        """Whether processes that came from the same view delivered the same in it."""
-        return [told for origin in self._change.origins for told in self._same_deliveries(origin)]
-
     def _same_deliveries(self, previous: Event) -> list[str]:
+        """Whether processes that came from the same view delivered the same in it."""
         together = [
             (event, before)
             for event in self._change.installed
@@ -373,24 +329,19 @@ class ViewExplainer:
         if len(together) < 2:
             return []
         places = [self._between(event, before) for event, before in together]
-        counted = self._counted(np.concatenate(places))
+        keys = ["sender", "seq"]
+        chosen = self._rows.table.take(pa.array(np.concatenate(places))).group_by(["process", *keys]).aggregate([])
+        counted = chosen.group_by(keys).aggregate([("process", "count")]).rename_columns({"process_count": "count"})
+        counted = counted.sort_by([(key, "ascending") for key in keys])
         differing = counted.filter(pa.array(counted.column("count").to_numpy() != len(together)))
         names = [event.process for event, _ in together]
         if not differing.num_rows:
             what = f"the same {times(counted.num_rows, 'message')}" if counted.num_rows else "no message"
             return [f"{listed(names, most=10)} delivered {what} between the two views."]
         shown = [f"{self._change.group}/{row['sender']}/{row['seq']}" for row in differing.slice(0, _NAMED).to_pylist()]
-        return [
-            f"Of those who came from view {previous.view}, not all delivered "
-            f"{_and_others(shown, differing.num_rows)} in it, which breaks view-atomicity."
-        ]
-
-    def _counted(self, places: Ints) -> pa.Table:
-        """How many processes delivered each message among these rows."""
-        chosen = self._rows.table.take(pa.array(places)).select(["process", "sender", "seq"])
-        chosen = chosen.group_by(["process", "sender", "seq"]).aggregate([])
-        counted = chosen.group_by(["sender", "seq"]).aggregate([("process", "count")])
-        return counted.rename_columns({"process_count": "count"}).sort_by([("sender", "ascending"), ("seq", "ascending")])
+        shown += [f"{differing.num_rows - _NAMED:,} more"] if differing.num_rows > _NAMED else []
+        who = f"Of those who came from view {previous.view}, not all delivered"
+        return [f"{who} {listed(shown)} in it, which breaks view-atomicity."]
 
     def _namesakes(self) -> list[str]:
         """Other views with this number that have not been told of."""
@@ -399,12 +350,6 @@ class ViewExplainer:
             f"{listed((event.process for event in found), most=_LISTED)}: --process {found[0].process} tells of it."
             for found in self._change.namesakes
         ]
-
-    def _unknown(self, told: Told) -> list[str]:
-        """A trace with views alone does not tell what led to them."""
-        if self._change.is_first or any(event.kind != "view" for event, _, _ in told):
-            return []
-        return ["The trace has no row that tells what led to it."]
 
 
 class ViewList:
@@ -443,27 +388,16 @@ class ViewList:
         return f"view {first.view} {braces(first.members)}, installed by {by}"
 
 
-def _cut(rows: Sequence[Event]) -> dict[str, int]:
-    """All that a process cut in several confirmations."""
-    cuts = [row.detail["cut"] for row in rows if isinstance(row.detail.get("cut"), dict)]
-    return {str(name): block for cut in cuts for name, block in cut.items()}
-
-
 def _fault_sentence(row: Event) -> str:
-    match row.detail.get("fault"):
-        case "restart":
-            return f"{row.process} comes back, a new process, and asks to be let in"
-        case "join":
-            return f"{row.process} asks to be let in"
-        case "leave":
-            return f"{row.process} asks to leave"
-        case "heal":
-            return "the network heals"
-        case "calm":
-            return "no more faults are injected"
-        case "over":
-            return f"the {row.detail['of']} is over"
-    return f"fault: {fault_words(row.detail)}" + (f" at {row.process}" if row.detail.get("fault") == "pause" else "")
+    told = {
+        "restart": f"{row.process} comes back, a new process, and asks to be let in",
+        "join": f"{row.process} asks to be let in",
+        "leave": f"{row.process} asks to leave",
+        "heal": "the network heals",
+        "over": f"the {row.detail.get('of')} is over",
+        "pause": f"fault: {fault_words(row.detail)} at {row.process}",
+    }
+    return told.get(str(row.detail.get("fault"))) or f"fault: {fault_words(row.detail)}"
 
 
 def _together(rows: Sequence[Event]) -> Iterator[list[Event]]:
@@ -476,8 +410,3 @@ def _together(rows: Sequence[Event]) -> Iterator[list[Event]]:
 
     ordered = sorted(rows, key=lambda event: (event.when, event.process, event.index))
     yield from (list(found) for _, found in groupby(ordered, key=key))
-
-
-def _and_others(shown: Sequence[str], count: int) -> str:
-    more = count - len(shown)
-    return listed([*shown, f"{more:,} more"] if more else shown)

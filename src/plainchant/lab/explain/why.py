@@ -1,22 +1,17 @@
 """Why an event happened, or why it came late, as a clause.
 
-Theory of operation
--------------------
-Protocols write their reasons into ``detail`` (``text`` is a sentence, ``situation`` a few words); those are simply
-repeated. A delivery has no reason of its own, so it is derived. Its delay has two parts. Until the *first* delivery
-anywhere it concerns all processes: the message was held back, the group had no sequencer or changed its view, or what the
-protocol's story tells. From then on it concerns this process: a packet was missing and was asked for, an earlier message was
-missing, the process was paused or partitioned. What rows say is told as a fact; what they only suggest is called probable; if
-they do not even do that, the clause says so.
+Reasons that protocols write into ``detail`` (``text`` is a sentence, ``situation`` a few words) are repeated. That of a delivery
+is derived. Until the *first* delivery anywhere, a delay concerns all processes: the message was held back, the group had no
+sequencer or changed its view, or what the protocol's story tells. From then on it concerns this process: a packet or an earlier
+message was missing, or it was paused or partitioned. What rows say is told as a fact, what they only suggest is called probable;
+otherwise the clause says that the trace does not tell.
 
-Conventions that are read in the rows of any protocol: ``retransmit`` with ``first`` and ``last`` asks for these ranks;
-``elect`` with the stage ``elected``, and ``sync`` until the one with ``over``, keep a group from ordering anything. What else
-delays deliveries of a protocol is in its story.
+Read in the rows of any protocol: ``retransmit`` with ``first`` and ``last`` asks for these ranks; ``elect`` with the stage
+``elected``, and ``sync`` until the one with ``over``, keep a group from ordering anything. The rest is in a protocol's story.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -29,8 +24,6 @@ from .rows import Rows
 
 _NAMED_MAX: Final = 3
 """Moments of the same kind that are named; the rest is counted."""
-
-
 _CAUSES: Final = {"join": "somebody asks to join"}
 """Single words that protocols give as causes."""
 
@@ -45,28 +38,15 @@ class Why:
 
     def clause(self, event: Event) -> str | None:
         """Why this event happened; None if there is nothing to say that its kind does not say."""
-        match event.kind:
-            case "deliver":
-                return self.delivery(event)
-            case "send":
-                return self._send(event)
-            case "view":
-                return self._view(event)
-            case "leave":
-                return self._leave(event)
-            case "elect" | "sync" if isinstance(event.detail.get("why"), str):
-                return _CAUSES.get(event.detail["why"], str(event.detail["why"]))
-            case "form" | "bye" | "remove":
-                return evidence(event, self.story)  # their situation says no more than they do
-            case "crash":
-                return self.story.stopped(event) or self.given(event)
-        return self.story.reason(event) or self.given(event)
-
-    def given(self, event: Event) -> str | None:
-        """Why an event happened, as its own row has it."""
-        return given(event, self.story)
-
-    # --- deliveries ---------------------------------------------------------------------------------------------------
+        particular = {"deliver": self.delivery, "send": self._send, "view": self._view, "leave": self._leave}.get(event.kind)
+        if particular is not None:
+            return particular(event)
+        if event.kind in ("elect", "sync") and isinstance(event.detail.get("why"), str):
+            return _CAUSES.get(event.detail["why"], str(event.detail["why"]))
+        if event.kind in ("form", "bye", "remove"):
+            return evidence(event, self.story)  # their situation says no more than they do
+        told = self.story.stopped(event) if event.kind == "crash" else self.story.reason(event)
+        return told or given(event, self.story)
 
     def delivery(self, event: Event, *, alone: bool = True) -> str | None:
         """What a delivery waited for. If it does not stand ``alone``, what held up everybody is left to the first."""
@@ -114,12 +94,13 @@ class Why:
         late = self._is_late(event.when - first.when)
         if late:
             clauses += self._no_order(event, first.when)
+        faults = self.faults(event.process, first.process, first.when, event.when) if late else []
         waited = self.story.waited(event, since) if late else None
         if waited is not None:
-            return "; ".join([*clauses, *self.faults(event.process, first.process, first.when, event.when), waited])
+            return "; ".join([*clauses, *faults, waited])
         lacked = self.story.lacked(event, since) if late else None
         if lacked is not None:
-            return "; ".join([*clauses, lacked, *self.faults(event.process, first.process, first.when, event.when)])
+            return "; ".join([*clauses, lacked, *faults])
         missing = self._asked_for(event, event.rank, since)
         behind, asked = self._behind(event, since)
         if missing and asked == missing and behind is not None:
@@ -133,8 +114,7 @@ class Why:
         elif behind is not None and not clauses:
             clauses.append(f"it probably waited for {behind.name}, which comes before it and came at the same instant")
         if late:
-            clauses += self.faults(event.process, first.process, first.when, event.when)
-            clauses += self.story.own_delays(event, since)
+            clauses += [*faults, *self.story.own_delays(event, since)]
             if not clauses and self._rows.is_global and not self.story.polls:
                 received = [row.when for row in naming if row.kind == "receive" and row.process == event.process]
                 clauses.append(self._unknown(event, first, received))
@@ -163,11 +143,10 @@ class Why:
         if rank is None:
             return ""
         asked = self._rows.find("retransmit", process=event.process, group=event.group, after=after, until=event.when)
-        return self._rows.moments([row.when for row in asked if _covers(row.detail, rank, rank)])
+        return self._rows.moments([row.when for row in asked if asks_for(row, rank)])
 
     def _behind(self, event: Event, since: int) -> tuple[Event | None, str]:
-        """Something earlier in the order that was missing (what came free at the same instant begins with it), and when
-        it was asked for; or what only seems to have been missing, and nothing."""
+        """The earlier message that was missing, and when it was asked for; or the one that seems to have been, and nothing."""
         burst = self._rows.burst(event)
         earlier = [row for row in burst if row.rank is not None and event.rank is not None and row.rank < event.rank]
         # The first of them is what all the others had to wait for.
@@ -188,10 +167,8 @@ class Why:
         elected = [row for row in self._rows.find("elect", **where) if row.detail.get("stage") == "elected"]
         for row in elected[-1:]:
             why = row.detail.get("why")
-            yield (
-                f"the group had nobody to order it until {row.process} was elected at {self.moment(row.when)}"
-                f"{f' ({why})' if why else ''}"
-            )
+            until = f"until {row.process} was elected at {self.moment(row.when)}"
+            yield f"the group had nobody to order it {until}{f' ({why})' if why else ''}"
         for row in [row for row in self._rows.find("sync", **where) if "master" not in row.detail][:1]:
             if not row.detail.get("over"):
                 yield f"a synchronisation stopped the group at {self.moment(row.when)} ({self.clause(row) or 'no reason given'})"
@@ -212,11 +189,8 @@ class Why:
 
     def faults_over(self, after: int, until: int) -> list[tuple[Event, int]]:
         """Faults that end by themselves in this time, and when."""
-        return [
-            (row, ends)
-            for row, ends in self._lasting
-            if ends is not None and after < ends <= until and isinstance(row.detail.get("length"), int)
-        ]
+        own = [(row, ends) for row, ends in self._lasting if ends is not None and isinstance(row.detail.get("length"), int)]
+        return [(row, ends) for row, ends in own if after < ends <= until]
 
     def faults_in_force(self, after: int, until: int) -> list[Event]:
         """Faults with a duration that overlaps this time: until their length is over, or the network is healed."""
@@ -229,15 +203,10 @@ class Why:
         healed = sorted(row.when for row in rows if row.detail.get("fault") == "heal")
         found: list[tuple[Event, int | None]] = []
         for row in rows:
-            if row.detail.get("fault") not in ("pause", "slow", "partition", "cut", "clog", "loss"):
-                continue
-            length = row.detail.get("length")
-            place = bisect_right(healed, row.when)
-            ends = row.when + length if isinstance(length, int) else healed[place] if place < len(healed) else None
-            found.append((row, ends))
+            length, healing = row.detail.get("length"), next((when for when in healed if when > row.when), None)
+            if row.detail.get("fault") in ("pause", "slow", "partition", "cut", "clog", "loss"):
+                found.append((row, row.when + length if isinstance(length, int) else healing))
         return found
-
-    # --- other kinds --------------------------------------------------------------------------------------------------
 
     def _send(self, event: Event) -> str | None:
         """A send that had to wait: the last block of its group here, if it was lifted at that instant."""
@@ -250,8 +219,7 @@ class Why:
 
     def _view(self, event: Event) -> str | None:
         """Why the view differs from the one before."""
-        gone = left_reasons(event.detail)
-        clauses = list(gone.values())
+        clauses = list(left_reasons(event.detail).values())
         joined = event.detail.get("joined")
         newcomers = event.detail.get("newcomers") or []
         met = [part for part in parts_in(event.detail) if part and part[0] not in newcomers]
@@ -271,9 +239,8 @@ class Why:
         return "; ".join(clauses) or None
 
     def _leave(self, event: Event) -> str | None:
-        asked = [
-            row for row in self._rows.find("fault", process=event.process, until=event.when) if row.detail.get("fault") == "leave"
-        ]
+        faults = self._rows.find("fault", process=event.process, until=event.when)
+        asked = [row for row in faults if row.detail.get("fault") == "leave"]
         return f"it asked to leave at {self.moment(asked[-1].when)}" if asked else reason(event.detail)
 
 
@@ -292,10 +259,10 @@ def touches(detail: dict[str, Any], process: str, other: str) -> bool:
     return False
 
 
-def _covers(detail: dict[str, Any], first: int, last: int) -> bool:
-    """Whether a row asks for one of these numbers of the order."""
-    low, high = detail.get("first"), detail.get("last")
-    return isinstance(low, int) and isinstance(high, int) and low <= last and first <= high
+def asks_for(row: Event, rank: int) -> bool:
+    """Whether a ``retransmit`` row asks for this number of the order."""
+    low, high = row.detail.get("first"), row.detail.get("last")
+    return isinstance(low, int) and isinstance(high, int) and low <= rank <= high
 
 
 def _number(event: Event) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ...core.words import short
@@ -67,14 +67,15 @@ def histogram(counts: Mapping[int, int], title: str, *, told: Callable[[float], 
     for number, many in enumerate(bars):
         if many:
             tall_here = max(tall * many / most, 1)
-            span = f"{told(scale.edges[number])} to {told(scale.edges[number + 1])}"
-            here = f"{span}: {many:,} {what}"
+            here = f"{told(scale.edges[number])} to {told(scale.edges[number + 1])}: {many:,} {what}"
             picture.box(_LEFT + one * number + 0.5, floor - tall_here, one - 1, tall_here, "bar", title=here)
-    picture.line(_LEFT, floor, _WIDTH - 14, floor, "axis")
-    _ticks(picture, scale, one, floor, told)
+    aside = 0.5 if scale.edges[1] - scale.edges[0] == 1 else 0
+    places = [(_LEFT + one * (scale.place(value) + aside), told(value)) for value in _ticks(scale)]
+    fitting = [(x, text) for x, text in places if x + width_of(text) / 2 < _WIDTH]
+    picture.axis(_LEFT, _WIDTH - 14, floor, fitting, apart=6)
     free = -1.0
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-        x = _LEFT + one * (scale.place(quantile(counts, share)) + (0.5 if scale.edges[1] - scale.edges[0] == 1 else 0))
+        x = _LEFT + one * (scale.place(quantile(counts, share)) + aside)
         picture.line(x, _TOP - 8, x, floor, "quantile", title=f"{name}: {told(quantile(counts, share))}")
         if x - width_of(name) / 2 > free:
             picture.text(x, _TOP - 12, name, "tick")
@@ -82,20 +83,12 @@ def histogram(counts: Mapping[int, int], title: str, *, told: Callable[[float], 
     return str(picture)
 
 
-def _ticks(picture: Drawing, scale: Scale, one: float, floor: float, told: Callable[[float], str]) -> None:
+def _ticks(scale: Scale) -> list[float]:
     low, high = scale.edges[0], scale.edges[-1]
-    if scale.logarithmic:
-        values = [factor * 10.0**power for power in range(math.floor(math.log10(low)), 20) for factor in (1, 2, 5)]
-    else:
-        values = steps_between(low, high, 5)
-    free = -1.0
-    for value in values:
-        text = told(value)
-        x = _LEFT + one * (scale.place(value) + (0.5 if scale.edges[1] - scale.edges[0] == 1 else 0))
-        if low <= value <= high and x - width_of(text) / 2 > free and x + width_of(text) / 2 < _WIDTH:
-            picture.line(x, floor, x, floor + 4, "axis")
-            picture.text(x, floor + 17, text, "tick")
-            free = x + width_of(text) / 2 + 6
+    if not scale.logarithmic:
+        return [value for value in steps_between(low, high, 5) if low <= value <= high]
+    values = (factor * 10.0**power for power in range(math.floor(math.log10(low)), 20) for factor in (1, 2, 5))
+    return [value for value in values if low <= value <= high]
 
 
 def summary(counts: Mapping[int, int], told: Callable[[float], str]) -> str:
@@ -122,6 +115,15 @@ def bars(values: Sequence[tuple[str, int, int]], title: str, *, names: tuple[str
             picture.box(left, y + 10 * below, long, 9, style, title=f"{name}: {many:,} {what}")
             picture.text(left + long + 5, y + 8 + 10 * below, f"{many:,}", "tiny")
     return str(picture)
+
+
+def even_axis(picture: Drawing, left: float, right: float, y: float, ticks: Iterable[tuple[float, str]]) -> None:
+    """An axis with all its ticks; texts that would leave the picture are left out."""
+    picture.line(left, y, right, y, "axis")
+    for x, text in ticks:
+        picture.line(x, y, x, y + 4, "axis")
+        if x + width_of(text) / 2 < picture.width:
+            picture.text(x, y + 17, text, "tick")
 
 
 def compact(value: float) -> str:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ...core.words import natural
 from ..draw.layout import Message, Place, message_of
 from ..properties import Violation
-from .overview import SPARSE, with_moments
+from .overview import SPARSE, each_once, with_moments
 from .source import Rows
 from .words import Row
 
@@ -77,8 +77,7 @@ def scene_of_violation(rows: Rows, violation: Violation) -> Scene:
     prepared = rows.prepared.get(violation.run)
     chosen = prepared.filter(wanted) if prepared is not None else rows.select(violation.run, wanted)
     found = with_moments(chosen, rows.origins.get(violation.run, 0), rows.story(violation.run))
-    marks = {(row["process"], row["index"]): 0 for row in _in_order(found) if (row["process"], row["index"]) in set(marked)}
-    marks = {place: number for number, place in enumerate(marks, 1)}
+    marks = {place: number for number, place in enumerate((p for p in map(_place, _in_order(found)) if p in marked), 1)}
     delivered = {(message_of(row), row["process"]) for row in found if row["kind"] == "deliver"}
     there = {row["process"] for row in found}
     never = tuple(
@@ -94,7 +93,7 @@ def scene_of_violation(rows: Rows, violation: Violation) -> Scene:
 def scene_of_message(rows: Rows, run: str, message: Message) -> Scene:
     """The scene of a message's life."""
     about = rows.select(run, _about(message) & pc.field("kind").isin(["send", "deliver"]))
-    places = [(row["process"], row["index"]) for row in about.select(["process", "index"]).to_pylist()]
+    places = [_place(row) for row in about.select(["process", "index"]).to_pylist()]
     chosen = rows.select(run, _wanted([message], places[: 2 * LANES_MAX], reach=1))
     found = with_moments(chosen, rows.origins.get(run, 0), rows.story(run))
     delivered = [process for process, _ in places]
@@ -108,19 +107,15 @@ def _members_then(rows: list[Row], message: Message) -> list[str]:
     send = next((row for row in rows if row["kind"] == "send" and message_of(row) == message), None)
     if send is None or send["view"] is None:
         return []
-    there = {row["process"] for row in rows}
-    for row in rows:
-        if row["kind"] == "view" and row["process"] == send["process"] and row["view"] == send["view"]:
-            return [name for name in row["members"] or () if name in there]
-    return []
+    there, wanted = {row["process"] for row in rows}, ("view", send["process"], send["view"])
+    view = next((row for row in rows if (row["kind"], row["process"], row["view"]) == wanted), {"members": ()})
+    return [name for name in view["members"] or () if name in there]
 
 
 def telling_message(rows: Rows, run: str, *, troubled: bool) -> Message | None:
-    """A message whose life is worth reading: the slowest where something went wrong, and else, of those that most
-    processes delivered, one that took as long as most."""
-    table = rows.whole(run)
-    if table is None:
-        table = rows.select(run, pc.field("index") < 2_000)
+    """A message to tell: the slowest if something went wrong, else, of those that most processes delivered, a usual one."""
+    whole = rows.whole(run)
+    table = whole if whole is not None else rows.select(run, pc.field("index") < 2_000)
     table = table.filter(pc.equal(table.column("kind"), "deliver"))
     if not table.num_rows:
         return None
@@ -129,14 +124,10 @@ def telling_message(rows: Rows, run: str, *, troubled: bool) -> Message | None:
     lives = table.select(keys).append_column("taken", pc.fill_null(taken, 0)).group_by(keys, use_threads=False)
     summed = lives.aggregate([("taken", "max"), ("taken", "count")])
     if not troubled:
-        most = pc.max(summed.column("taken_count"))
-        summed = summed.filter(pc.equal(summed.column("taken_count"), most))
+        summed = summed.filter(pc.equal(summed.column("taken_count"), pc.max(summed.column("taken_count"))))
     summed = summed.sort_by([("taken_max", "ascending"), *((key, "ascending") for key in keys)])
     chosen = summed.slice(summed.num_rows - 1 if troubled else summed.num_rows // 2, 1).to_pylist()[0]
     return chosen["group"], chosen["sender"], chosen["seq"]
-
-
-# --- selection --------------------------------------------------------------------------------------------------------
 
 
 def _about(message: Message) -> pc.Expression:
@@ -174,19 +165,14 @@ def _scene(
     focus = sorted(row["moment"] for row in must)
     must_places = {_place(row) for row in must}
     seen_by_view = {row["process"] for row in on_lanes if row["kind"] == "view"}
-    helpful = [
-        row
-        for row in on_lanes
-        if row["kind"] in _HELPFUL
-        and _place(row) not in must_places
-        and not (row["kind"] == "join" and row["process"] in seen_by_view)
-    ]
+    others = [row for row in on_lanes if _place(row) not in must_places]
+    helpful = [row for row in others if row["kind"] in _HELPFUL and (row["kind"] != "join" or row["process"] not in seen_by_view)]
     sparse = _nearest(helpful, focus, _SPARSE_MAX)
-    neighbours = [row for row in on_lanes if row["kind"] in ("send", "deliver") and _place(row) not in must_places]
+    neighbours = [row for row in others if row["kind"] in ("send", "deliver")]
     near = _nearest(neighbours, focus, max(DRAWN_MAX - len(must) - len(sparse), 0))
     # The end of a history that never delivers is what makes "never" final.
     owing = {process for _, process in never}
-    ends = [row for row in on_lanes if row["kind"] == "end" and row["process"] in owing and _place(row) not in must_places]
+    ends = [row for row in others if row["kind"] == "end" and row["process"] in owing]
     drawn = _in_order([*must[:DRAWN_MAX], *sparse, *near, *ends])
     faults = _faults(found, focus)
     around = _around(on_lanes, list(marks) or [_place(row) for row in must])
@@ -226,10 +212,7 @@ def _nearest(rows: list[Row], focus: list[int], most: int) -> list[Row]:
 
 def _faults(rows: list[Row], focus: list[int]) -> list[Row]:
     """The faults of the run, each once although it is recorded at every process it hit; the nearest if they are many."""
-    once: dict[tuple[int, str | None], Row] = {}
-    for row in _in_order(row for row in rows if row["kind"] == "fault"):
-        once.setdefault((row["moment"], row["detail"]), row)
-    return _in_order(_nearest(list(once.values()), focus, FAULTS_MAX))
+    return _in_order(_nearest(each_once(_in_order(row for row in rows if row["kind"] == "fault")), focus, FAULTS_MAX))
 
 
 def _steps(must: list[Row], sparse: list[Row], faults: list[Row], marks: dict[Place, int]) -> list[Row]:
@@ -243,16 +226,11 @@ def _steps(must: list[Row], sparse: list[Row], faults: list[Row], marks: dict[Pl
         for row in candidates
         if _place(row) in marks or started is None or row["moment"] >= started or row["kind"] == "fault"
     }
-    ordered = sorted(
-        once.values(), key=lambda row: (0 if _place(row) in marks else rank.get(row["kind"], 9), row["moment"], *_place(row))
-    )
-    return _in_order(ordered[:STEPS_MAX])
+    ranks = {place: 0 if place in marks else rank.get(row["kind"], 9) for place, row in once.items()}
+    return _in_order(sorted(once.values(), key=lambda row: (ranks[_place(row)], row["moment"], *_place(row)))[:STEPS_MAX])
 
 
 def _around(rows: list[Row], places: list[Place]) -> list[Row]:
     """The rows next to these places, in the order of histories."""
-    wanted: dict[Place, None] = {}
-    for process, index in places:
-        wanted.update({(process, near): None for near in range(index - 2, index + 3)})
-    chosen = [row for row in rows if _place(row) in wanted]
-    return sorted(chosen, key=lambda row: (natural(row["process"]), row["index"]))
+    wanted = {(process, near) for process, index in places for near in range(index - 2, index + 3)}
+    return sorted([row for row in rows if _place(row) in wanted], key=lambda row: (natural(row["process"]), row["index"]))

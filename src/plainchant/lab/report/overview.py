@@ -8,7 +8,7 @@ thousand different ones; quantiles are exact to these digits. Where a trace does
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -24,16 +24,12 @@ from .source import WHOLE_RUN_MAX, Rows
 
 BINS: Final = 120
 """Bins of a run's time line."""
-
 LANES_MAX: Final = 40
 """So many processes are shown one by one in a time line."""
-
 _SPARSE_MAX: Final = 2_500
 """So many of their views, crashes and suspicions are."""
-
 SPARSE: Final = ("view", "join", "leave", "crash", "end", "fault", "suspect", "refute", "confirm", "elect", "sync", "reject")
 """Kinds that are few and that a picture of a run shows one by one."""
-
 _COLUMNS: Final = ("run", "process", "time", "true_time", "kind", "sent", "packets")
 
 
@@ -70,7 +66,9 @@ def overview(rows: Rows) -> Overview:
     told = Overview()
     for table in rows.stream(_COLUMNS):
         _add_runs(told, table)
-        _add_latencies(told, table)
+        delivered = table.filter(pc.equal(table.column("kind"), "deliver"))
+        latency = pc.subtract(delivered.column("true_time"), delivered.column("sent")).drop_null()
+        count_values(told.latencies, latency.to_numpy().astype(np.int64))
         told.has_true_time = told.has_true_time and table.column("true_time").null_count == 0
     if not told.has_true_time:
         rows.origins = {run: facts.first for run, facts in told.runs.items()}
@@ -80,41 +78,24 @@ def overview(rows: Rows) -> Overview:
 
 
 def _add_runs(told: Overview, table: pa.Table) -> None:
-    kind = table.column("kind")
-    counted = pa.table(
-        {
-            "run": table.column("run"),
-            "moment": pc.coalesce(table.column("true_time"), table.column("time")),
-            "send": pc.cast(pc.equal(kind, "send"), pa.int64()),
-            "deliver": pc.cast(pc.equal(kind, "deliver"), pa.int64()),
-            "packets": pc.cast(pc.fill_null(table.column("packets"), 0), pa.int64()),
-        }
-    )
+    numbers = {kind: pc.cast(pc.equal(table.column("kind"), kind), pa.int64()) for kind in ("send", "deliver")}
+    numbers["packets"] = pc.cast(pc.fill_null(table.column("packets"), 0), pa.int64())
+    moment = pc.coalesce(table.column("true_time"), table.column("time"))
+    counted = pa.table({"run": table.column("run"), "moment": moment, **numbers})
     wanted = [("moment", "min"), ("moment", "max"), ("send", "sum"), ("deliver", "sum"), ("packets", "sum"), ("run", "count")]
     for row in counted.group_by("run", use_threads=False).aggregate(wanted).to_pylist():
-        facts = told.runs.get(row["run"])
-        if facts is None:
-            facts = told.runs[row["run"]] = RunFacts(first=row["moment_min"], last=row["moment_max"])
+        facts = told.runs.setdefault(row["run"], RunFacts(first=row["moment_min"], last=row["moment_max"]))
         facts.events += row["run_count"]
         facts.sends += row["send_sum"]
         facts.deliveries += row["deliver_sum"]
         facts.packets += row["packets_sum"]
-        facts.first = min(facts.first, row["moment_min"])
-        facts.last = max(facts.last, row["moment_max"])
-
-
-def _add_latencies(told: Overview, table: pa.Table) -> None:
-    delivered = table.filter(pc.equal(table.column("kind"), "deliver"))
-    latency = pc.subtract(delivered.column("true_time"), delivered.column("sent")).drop_null()
-    if len(latency):
-        count_values(told.latencies, latency.to_numpy().astype(np.int64))
+        facts.first, facts.last = min(facts.first, row["moment_min"]), max(facts.last, row["moment_max"])
 
 
 def _latencies_by_send(told: Overview, rows: Rows) -> None:
     """For traces without send times: each delivery with the send of its message."""
     keys = ["run", "group", "sender", "seq"]
-    where = ds.field("kind").isin(["send", "deliver"])
-    tables = list(rows.stream([*keys, "kind", "time"], where))
+    tables = list(rows.stream([*keys, "kind", "time"], ds.field("kind").isin(["send", "deliver"])))
     if not tables:
         return
     table = pa.concat_tables(tables)
@@ -142,14 +123,9 @@ def quantile(counts: Mapping[int, int], share: float) -> int:
     >>> quantile({1: 5, 2: 4, 9: 1}, 0.5), quantile({1: 5, 2: 4, 9: 1}, 0.99)
     (1, 9)
     """
-    wanted = share * sum(counts.values())
-    passed = 0
-    value = 0
-    for value in sorted(counts):
-        passed += counts[value]
-        if passed >= wanted:
-            return value
-    return value
+    ordered = sorted(counts)
+    passed = np.cumsum([counts[value] for value in ordered])
+    return ordered[min(int(np.searchsorted(passed, share * sum(counts.values()))), len(ordered) - 1)] if ordered else 0
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -210,6 +186,14 @@ def in_bins(rows: Rows, run: str, facts: RunFacts) -> RunInBins:
         sparse=others[:_SPARSE_MAX],
         sparse_left_out=max(len(others) - _SPARSE_MAX, 0),
     )
+
+
+def each_once(faults: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Faults, each once although it is recorded at every process that it hit."""
+    once: dict[tuple[int, str | None], dict[str, Any]] = {}
+    for row in faults:
+        once.setdefault((row["moment"], row["detail"]), row)
+    return list(once.values())
 
 
 def with_moments(table: pa.Table, origin: int, story: type[Story]) -> list[dict[str, Any]]:

@@ -24,18 +24,13 @@ from .style import STYLE
 
 SIZE_MAX: Final = 5_000_000
 """Bytes of a page, whatever the size of the trace."""
-
 _BUDGET: Final = 4_600_000
 """When so many bytes are written, no further violation is."""
-
 _WARNINGS: Final = 10
 
 
 def page(subject: Subject, *, progress: Callable[[str], None] = lambda doing: None) -> str:
-    """The report as one HTML file. ``progress`` is told what is being done, for people who wait.
-
-    Everything it shows is in it: it needs no network, no script and no other file.
-    """
+    """The report as one HTML file without a script, which loads nothing; ``progress`` is told what is being done."""
     progress("reading the trace")
     seen = overview(subject.rows) if subject.rows is not None else Overview()
     body = [_opening(subject, seen), _properties(subject)]
@@ -44,10 +39,11 @@ def page(subject: Subject, *, progress: Callable[[str], None] = lambda doing: No
     progress("drawing the run over time")
     body.append(sections.over_time(subject, seen))
     progress("looking at what failures did")
-    body.append(recovery(subject, seen, sections.chosen_run(subject, seen)))
-    body.append(standing_still(subject, sections.chosen_run(subject, seen)))
-    body.append(real_time(subject, sections.chosen_run(subject, seen)))
-    after = [sections.distributions(subject, seen), _terms(), _footer(subject)]
+    run = sections.chosen_run(subject, seen)
+    body += [recovery(subject, seen, run), standing_still(subject, run), real_time(subject, run)]
+    command = html.text(f"plainchant report {shlex.quote(subject.path)}", 300)
+    footer = f"<footer>Made by plainchant {html.text(__version__)} with <code>{command}</code>.</footer>"
+    after = [sections.distributions(subject, seen), _terms(), footer]
     if subject.violations:
         room = _BUDGET - sum(len(part.encode()) for part in (*body, *after, STYLE))
         body.append(_violations(subject, room, progress))
@@ -73,13 +69,10 @@ def _opening(subject: Subject, seen: Overview) -> str:
         parts.append(html.paragraph(f"Showing {_WARNINGS} of {len(subject.warnings):,} notes.", "note"))
     facts = list(subject.facts)
     if subject.rows is not None and subject.kind != "sweep":
-        if len(seen.runs) != 1:
-            facts.append(("runs", f"{len(seen.runs):,}"))
+        facts += [("runs", f"{len(seen.runs):,}")] if len(seen.runs) != 1 else []
         facts += [("messages sent", f"{sum(each.sends for each in seen.runs.values()):,}")]
         facts += [("delivered", f"{sum(each.deliveries for each in seen.runs.values()):,}"), ("events", f"{seen.events:,}")]
-    parts.append(html.facts(facts))
-    parts.append("</header>")
-    return "".join(parts)
+    return "".join([*parts, html.facts(facts), "</header>"])
 
 
 def _verdict(subject: Subject) -> str:
@@ -108,30 +101,19 @@ def _verdict(subject: Subject) -> str:
 
 
 def _properties(subject: Subject) -> str:
-    rows = [
-        (
-            "",
-            (
-                html.text(name, 60),
-                html.chip(outcome.verdict),
-                html.text(PROPERTIES.get(name, "not known to this version")),
-                f"{outcome.runs:,}",
-                f"{outcome.events:,}",
-                f"{outcome.cases:,}",
-                f"{outcome.violations:,}",
-            ),
-        )
-        for name, outcome in subject.outcomes.items()
-    ]
-    if not rows:
+    if not subject.outcomes:
         return ""
+    rows = []
+    for name, outcome in subject.outcomes.items():
+        meaning = html.text(PROPERTIES.get(name, "not known to this version"))
+        numbers = (f"{number:,}" for number in (outcome.runs, outcome.events, outcome.cases, outcome.violations))
+        rows.append(("", (html.text(name, 60), html.chip(outcome.verdict), meaning, *numbers)))
     headings = ("property", "verdict", "what it says", "runs", "events", "cases", "violations")
     caption = (
         "A case is one thing that could have gone wrong and was looked at, such as one delivery or one pair of processes. "
         "A property without a case has not been shown to hold."
     )
-    table = html.table(headings, rows, caption, right=(3, 4, 5, 6), style="properties")
-    return f"<h2>Properties</h2>{table}"
+    return f"<h2>Properties</h2>{html.table(headings, rows, caption, right=(3, 4, 5, 6), style='properties')}"
 
 
 def _violations(subject: Subject, room: int, progress: Callable[[str], None]) -> str:
@@ -168,8 +150,3 @@ def _terms() -> str:
     )
     told = "".join(f"<dt>{html.text(term)}</dt><dd>{html.text(meaning)}</dd>" for term, meaning in terms)
     return f'<h2>Words on this page</h2><dl class="terms">{told}</dl>'
-
-
-def _footer(subject: Subject) -> str:
-    command = f"plainchant report {shlex.quote(subject.path)}"
-    return f"<footer>Made by plainchant {html.text(__version__)} with <code>{html.text(command, 300)}</code>.</footer>"

@@ -19,10 +19,9 @@ from . import html
 from .overview import count_values
 from .sections import chart
 from .source import Subject
-from .words import NAME_MAX, duration
+from .words import NAME_MAX, duration, showing
 
 _GROUPS_MAX: Final = 8
-
 _TOLD: Final[tuple[tuple[str, str], ...]] = (
     ("messages due at their destinations", "due"),
     ("deadlines missed", "missed"),
@@ -51,19 +50,6 @@ _TOLD: Final[tuple[tuple[str, str], ...]] = (
     ("decision, longest", "decision_max_ns"),
     ("timing faults", "timing_faults"),
     ("memory modules that crashed", "module_crashes"),
-)
-_SUMMED: Final = (
-    "due",
-    "missed",
-    "admitted",
-    "rejected",
-    "rotations",
-    "joins",
-    "broken",
-    "decisions",
-    "decided_against",
-    "timing_faults",
-    "module_crashes",
 )
 _ALWAYS: Final = ("exclusion_p50_ns", "exclusion_max_ns")
 """Any run with a crash has these: by themselves they are no reason for a section."""
@@ -94,7 +80,7 @@ def _together(metrics: pa.Table) -> dict[str, Any]:
     for _, name in _TOLD:
         if name in metrics.column_names and "p50" not in name and "p99" not in name:
             column = metrics.column(name)
-            found[name] = (pc.sum(column) if name in _SUMMED else pc.max(column)).as_py()
+            found[name] = (pc.max(column) if name.endswith("_ns") else pc.sum(column)).as_py()
     return found
 
 
@@ -105,8 +91,7 @@ def _section(columns: Sequence[tuple[str, Mapping[str, Any]]], values: Sequence[
             rows.append(("", [html.text(label), *(html.text(_text(name, row.get(name))) for _, row in columns)]))
     headings = ("", *(short(group, NAME_MAX) for group, _ in columns))
     caption = "What was guaranteed, and what came of it."
-    if count > len(columns):
-        caption += f" Showing {len(columns)} of {count:,} groups; `plainchant metrics` has all."
+    caption += showing(len(columns), count, " groups; `plainchant metrics` has all")
     table = html.table(headings, rows, caption, right=range(1, len(headings)))
     charts = [drawn for each in values[:_GROUPS_MAX] for drawn in _charts(each, len(values) == 1)]
     pictures = f'<div class="charts">{"".join(charts)}</div>' if charts else ""

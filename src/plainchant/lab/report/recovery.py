@@ -19,14 +19,13 @@ from ...core.words import moment, short
 from ..draw.svg import Drawing, steps_between, width_of
 from ..metrics.recovery import BACK, COLUMNS, KINDS, KINDS_BUT_DELIVERIES, Recovery, recoveries
 from . import html, words
-from .charts import compact
+from .charts import compact, even_axis
 from .overview import Overview
 from .source import Rows, Subject
 from .words import duration
 
 DELIVERIES_MAX: Final = 2_000_000
 """So many deliveries of a run are read for this."""
-
 _ROWS_MAX: Final = 30
 _PICTURES_MAX: Final = 6
 _BINS: Final = 180
@@ -72,54 +71,36 @@ def _found(rows: Rows, run: str, seen: Overview) -> list[Recovery]:
     if whole is not None:
         return recoveries([whole])
     too_many = seen.runs[run].deliveries > DELIVERIES_MAX
-    kinds = KINDS_BUT_DELIVERIES if too_many else KINDS
-    where = (ds.field("run") == run) & ds.field("kind").isin(pa.array(kinds))
+    where = (ds.field("run") == run) & ds.field("kind").isin(pa.array(KINDS_BUT_DELIVERIES if too_many else KINDS))
     return recoveries(rows.stream(COLUMNS, where), deliveries_left_out=too_many)
-
-
-# --- in words ---------------------------------------------------------------------------------------------------------
 
 
 def _table(found: Sequence[Recovery], origin: int, of_one_group: bool) -> str:
     rows = []
     for each in found[:_ROWS_MAX]:
-        group = [] if of_one_group else [html.text(each.group, words.NAME_MAX)]
+        back = duration(each.back) if each.back else "never below"
+        lowest = each.deepest is not None and each.lowest_before is not None
         told = [
-            _failure(each),
-            *group,
+            *([] if of_one_group else [html.text(each.group, words.NAME_MAX)]),
             moment(each.at - origin),
             "not noticed" if each.noticed is None else duration(each.noticed),
             "not by all" if each.viewed is None else duration(each.viewed),
-            _back(each),
-            _lowest(each),
+            each.remark if each.back is None else back,
+            f"{each.deepest:.0%} ({each.lowest_before:.0%})" if lowest else "",
             "" if each.standstill is None else duration(each.standstill),
             _late(each),
         ]
-        rows.append(("", [told[0], *(html.text(text) for text in told[1:])]))
+        rows.append(("", [_failure(each), *map(html.text, told)]))
     group = [] if of_one_group else ["group"]
-    headings = (
-        "failure", *group, "at", "noticed after", "new view after", "back at 90 % after", "lowest rate (before)",
-        "longest standstill", "late messages",
-    )  # fmt: skip
-    caption = "Every failure that somebody survived."
-    if len(found) > _ROWS_MAX:
-        caption += f" Showing {_ROWS_MAX} of {len(found):,}."
+    times = ("at", "noticed after", "new view after", "back at 90 % after")
+    headings = ("failure", *group, *times, "lowest rate (before)", "longest standstill", "late messages")
+    caption = f"Every failure that somebody survived.{words.showing(_ROWS_MAX, len(found))}"
     return html.table(headings, rows, caption, right=range(1 + len(group), len(headings)))
 
 
 def _failure(each: Recovery) -> str:
     verb = {"crash": "crashes", "pause": "is stopped"}[each.how]
     return html.text(f"{short(each.process, words.NAME_MAX)} {verb}")
-
-
-def _back(each: Recovery) -> str:
-    if each.back is None:
-        return each.remark
-    return duration(each.back) if each.back else "never below"
-
-
-def _lowest(each: Recovery) -> str:
-    return "" if each.deepest is None or each.lowest_before is None else f"{each.deepest:.0%} ({each.lowest_before:.0%})"
 
 
 def _late(each: Recovery) -> str:
@@ -139,9 +120,6 @@ def _caption(each: Recovery, of_one_group: bool) -> str:
     before = f"Before, a survivor ({words.listed(each.survivors)}) delivered {each.before:,.0f} messages/s of the survivors"
     ordinary = f"over {duration(each.window)}, as rates are taken here, never less than {each.lowest_before:.0%} of that"
     return f"{head} {html.text(f'{before}; {ordinary}.')}"
-
-
-# --- the picture ------------------------------------------------------------------------------------------------------
 
 
 def picture(each: Recovery, others: Sequence[Recovery], first: int, last: int) -> str:
@@ -166,9 +144,8 @@ class _Picture:
         self.most = self.before * _HIGH
         end = f", back at 90 % after {duration(each.back)}" if each.back else ""
         deepest = f": the lowest rate is {each.deepest:.0%} of before{end}" if each.deepest is not None else ""
-        self.drawing = Drawing(
-            _WIDTH, self.floor + 30, f"Messages a second while {short(each.process, words.NAME_MAX)} fails{deepest}"
-        )
+        title = f"Messages a second while {short(each.process, words.NAME_MAX)} fails{deepest}"
+        self.drawing = Drawing(_WIDTH, self.floor + 30, title)
 
     def _marks(self, others: Sequence[Recovery]) -> list[tuple[int, str, str]]:
         """When, how drawn, and what it is: each on a line of its own, the later the lower, so that no line crosses a text."""
@@ -191,12 +168,13 @@ class _Picture:
         self._flow()
         self._levels()
         for number, (time, style, text) in enumerate(self.marks):
-            y = 12 + _ROW * number
-            x = self.x(time)
+            x, y = self.x(time), 12 + _ROW * number
             self.drawing.line(x, y + 3, x, self.floor, style, title=text)
             beyond = x + width_of(text) > _WIDTH - 4
             self.drawing.text(x - width_of(text) if beyond else x - 4, y, text, "small")
-        self._axis()
+        steps = steps_between(self.begin - self.each.at, self.end - self.each.at, 8)
+        ticks = ((self.x(self.each.at + value), duration(round(value))) for value in steps)
+        even_axis(self.drawing, _LEFT, _WIDTH - _RIGHT, self.floor, ticks)
         return self.drawing
 
     def _flow(self) -> None:
@@ -206,8 +184,7 @@ class _Picture:
         before = -(-(self.each.at - self.begin) // width)
         edges = self.each.at + width * np.arange(-before, (self.end - self.each.at) // width + 1)
         edges = np.unique(np.clip(edges, self.begin, self.end))
-        counts = np.diff(np.searchsorted(self.each.deliveries, edges))
-        rates = counts / (np.diff(edges) / SECOND) / len(self.each.survivors)
+        rates = np.diff(np.searchsorted(self.each.deliveries, edges)) / (np.diff(edges) / SECOND) / len(self.each.survivors)
         points = [(self.x(self.begin), float(self.floor))]
         for left, right, rate in zip(edges[:-1].tolist(), edges[1:].tolist(), rates.tolist(), strict=True):
             points += [(self.x(left), self.y(rate)), (self.x(right), self.y(rate))]
@@ -225,15 +202,5 @@ class _Picture:
         self.drawing.text(8, self.top + 26, "at a survivor", "small")
         for share, text in ((1.0, "before"), (BACK, f"{BACK:.0%}")):
             y = self.y(self.before * share)
-            told = f"{text}: {self.before * share:,.0f} messages/s"
-            self.drawing.line(_LEFT, y, _WIDTH - _RIGHT, y, "quantile", title=told)
+            self.drawing.line(_LEFT, y, _WIDTH - _RIGHT, y, "quantile", title=f"{text}: {self.before * share:,.0f} messages/s")
             self.drawing.text(_LEFT - 6, y + (-2 if share == 1 else 10), f"{text} {compact(self.before * share)}", "tick right")
-
-    def _axis(self) -> None:
-        self.drawing.line(_LEFT, self.floor, _WIDTH - _RIGHT, self.floor, "axis")
-        for value in steps_between(self.begin - self.each.at, self.end - self.each.at, 8):
-            x = self.x(self.each.at + value)
-            self.drawing.line(x, self.floor, x, self.floor + 4, "axis")
-            text = duration(round(value))
-            if x + width_of(text) / 2 < _WIDTH:
-                self.drawing.text(x, self.floor + 17, text, "tick")

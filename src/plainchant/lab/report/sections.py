@@ -38,9 +38,6 @@ _METRICS: Final = (
 )
 
 
-# --- a sweep ----------------------------------------------------------------------------------------------------------
-
-
 def runs_of_sweep(subject: Subject) -> str:
     """How the runs of each grid point ended, and those that failed or did not get quiet."""
     if subject.runs is None:
@@ -51,19 +48,14 @@ def runs_of_sweep(subject: Subject) -> str:
         points.setdefault(tuple(point or ()), Counter())[verdict] += 1
     kinds = [kind for kind in ("holds", "violated", "restless", "failed") if kind in verdicts]
     kinds += sorted(set(verdicts) - set(kinds))
-    rows = [
-        ("", [_point(point), f"{counts.total():,}", *(f"{counts[kind]:,}" for kind in kinds)])
-        for point, counts in list(points.items())[:_POINTS]
-    ]
+    rows = []
+    for point, counts in list(points.items())[:_POINTS]:
+        name = html.text(", ".join(point) or "as in the scenario", 200)
+        rows.append(("", [name, f"{counts.total():,}", *(f"{counts[kind]:,}" for kind in kinds)]))
     caption = "Every grid point with its runs, one a seed, by how they ended."
-    if len(points) > _POINTS:
-        caption += f" Showing {_POINTS} of {len(points):,} points; all are in runs/."
+    caption += words.showing(_POINTS, len(points), " points; all are in runs/")
     table = html.table(("grid point", "runs", *kinds), rows, caption, right=range(1, len(kinds) + 2))
     return f"<h2>Runs</h2>{table}{_troubled(subject.runs)}"
-
-
-def _point(point: tuple[str, ...]) -> str:
-    return html.text(", ".join(point) or "as in the scenario", 200)
 
 
 def _troubled(runs: pa.Table) -> str:
@@ -76,12 +68,8 @@ def _troubled(runs: pa.Table) -> str:
         told = [html.text(row[name] or "", 300) for name in ("run", "verdict", "problem", "replay")]
         rows.append(("", [*told[:3], f"<code>{told[3]}</code>"]))
     caption = "Runs that failed, or did not get quiet though they were to."
-    if bad.num_rows > _TROUBLED:
-        caption += f" Showing {_TROUBLED} of {bad.num_rows:,}; all are in runs/."
+    caption += words.showing(_TROUBLED, bad.num_rows, "; all are in runs/")
     return html.table(("run", "ended", "why", "run it again"), rows, caption)
-
-
-# --- over time --------------------------------------------------------------------------------------------------------
 
 
 def over_time(subject: Subject, seen: Overview) -> str:
@@ -98,27 +86,23 @@ def over_time(subject: Subject, seen: Overview) -> str:
     told += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in left_out(binned)]
     if not seen.has_true_time:
         told.append("The trace has no global clock: times are the processes' own, which may differ, counted from the first row.")
-    which, head = "", "The run over time"
-    if len(seen.runs) > 1 or subject.kind == "sweep":
-        why = "the run of the first violation shown below" if subject.violations else "the first of the runs"
-        head = "One run over time"
-        which = html.paragraph(f"This is run {run}: {why}.", "lead")
+    is_one = len(seen.runs) > 1 or subject.kind == "sweep"
+    why = "the run of the first violation shown below" if subject.violations else "the first of the runs"
+    which = html.paragraph(f"This is run {run}: {why}.", "lead") if is_one else ""
+    head = "One run over time" if is_one else "The run over time"
     picture = html.figure(timeline(binned, short(title, 300)), html.text(" ".join(told)))
     metrics = _metrics(subject, run)
     counts = [(name, *binned.processes[name]) for name in sorted(binned.processes, key=natural)[:_BARS]]
     caption = "<b>Messages by process.</b> What each sent, and what it delivered of everybody's."
-    if len(binned.processes) > _BARS:
-        caption += f" Showing {_BARS} of {len(binned.processes):,} processes."
+    caption += words.showing(_BARS, len(binned.processes), " processes")
     by_process = html.figure(bars(counts, "Messages sent and delivered, by process", names=("sent", "delivered")), caption)
     return f'<h2>{head}</h2>{which}{picture}<div class="charts">{by_process}{metrics}</div>'
 
 
 def chosen_run(subject: Subject, seen: Overview) -> str | None:
     """The run to draw: that of the first violation shown, else the first."""
-    for violation in subject.violations:
-        if violation.run in seen.runs:
-            return violation.run
-    return min(seen.runs, key=natural, default=None)
+    violated = (violation.run for violation in subject.violations if violation.run in seen.runs)
+    return next(violated, min(seen.runs, key=natural, default=None))
 
 
 def _metrics(subject: Subject, run: str) -> str:
@@ -136,12 +120,8 @@ def _metrics(subject: Subject, run: str) -> str:
             rows.append(("", [name, *("not recorded" if value is None else html.text(told(value)) for value in values)]))
     headings = ("metric", *(short(row["group"] or "no group", 20) for row in measured[:6]))
     caption = "In numbers, by group."
-    if len(measured) > 6:
-        caption += f" Showing 6 of {len(measured):,} groups; `plainchant metrics` has all."
+    caption += words.showing(6, len(measured), " groups; `plainchant metrics` has all")
     return f"<figure>{html.table(headings, rows, caption, right=range(1, len(headings)))}</figure>"
-
-
-# --- distributions ----------------------------------------------------------------------------------------------------
 
 
 def distributions(subject: Subject, seen: Overview) -> str:
@@ -153,12 +133,12 @@ def distributions(subject: Subject, seen: Overview) -> str:
         clocks = " By the processes' own clocks: they must agree for this to mean anything." if seen.by_own_clocks else ""
         what = "Delivery latency: from the send of a message to its delivery, every delivery counted."
         charts.append(chart(seen.latencies, what + clocks, duration, "deliveries"))
-    if subject.runs is not None:
-        counts = Counter(value for value in subject.runs.column("sent").to_pylist() if value is not None)
+    if subject.runs is not None or len(seen.runs) > 1:
+        own = [facts.sends for facts in seen.runs.values()]
+        sent = subject.runs.column("sent").to_pylist() if subject.runs is not None else own
+        counts = Counter(value for value in sent if value is not None)
         charts.append(chart(counts, "Messages a run: how many each run sent.", _whole, "runs"))
-    elif len(seen.runs) > 1:
-        counts = Counter(facts.sends for facts in seen.runs.values())
-        charts.append(chart(counts, "Messages a run: how many each run sent.", _whole, "runs"))
+    if subject.runs is None and len(seen.runs) > 1:
         sending = [facts for facts in seen.runs.values() if facts.sends and facts.packets]
         packets = Counter(round(facts.packets / facts.sends * 100) for facts in sending)
         charts.append(chart(packets, "Packets a multicast, run by run: packets sent for each message.", _hundredth, "runs"))
@@ -190,8 +170,7 @@ def chart(counts: dict[int, int] | Counter[int], what: str, told: Callable[[floa
     if len(counts) == 1:
         ((value, many),) = counts.items()
         return f"<figure><figcaption>{head} {html.text(told(value))} for all {many:,} {html.text(unit)}.</figcaption></figure>"
-    caption = f"{head} {html.text(summary(counts, told))}."
-    return html.figure(histogram(counts, name, told=told, what=unit), caption)
+    return html.figure(histogram(counts, name, told=told, what=unit), f"{head} {html.text(summary(counts, told))}.")
 
 
 def _whole(value: float) -> str:
@@ -200,9 +179,6 @@ def _whole(value: float) -> str:
 
 def _hundredth(value: float) -> str:
     return f"{value / 100:.2f}"
-
-
-# --- an example -------------------------------------------------------------------------------------------------------
 
 
 def example(subject: Subject, seen: Overview) -> str:
@@ -215,8 +191,6 @@ def example(subject: Subject, seen: Overview) -> str:
     if message is None:
         return ""
     name = "/".join(str(part) for part in message)
-    if trouble:
-        why = f"Of all messages of this run, {name} took longest to be delivered: here is what happened to it."
-    else:
-        why = f"{name} took as long as most messages of this run: here is all that happened to it."
+    slowest = f"Of all messages of this run, {name} took longest to be delivered: here is what happened to it."
+    why = slowest if trouble else f"{name} took as long as most messages of this run: here is all that happened to it."
     return f"<h2>The life of one message</h2>{message_story(subject.rows, run, message, why)}"

@@ -30,16 +30,15 @@ from ..errors import LabError
 from ..properties import PROPERTIES, Outcome, Verification, Violation
 from ..session import failures_as_sentences, session
 from ..show import stories_in
+from ..tables import violation_of
 from ..verify import verify
 from ..verify.check import check
 from ..verify.parts import plan
 
 WHOLE_RUN_MAX: Final = 200_000
 """A run of up to so many rows is read whole; of a longer one only what is shown."""
-
 SELECTED_MAX: Final = 200_000
 """So many rows are selected from a longer run at the most."""
-
 _ORDER: Final = [("run", "ascending"), ("process", "ascending"), ("index", "ascending")]
 _SMALLEST_FIRST: Final = [("size", "ascending"), ("seen_at", "ascending"), ("run", "ascending"), ("sentence", "ascending")]
 
@@ -50,9 +49,8 @@ def _reading(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise LabError(
-            f"cannot read {path}: {error}; find the damaged file with `plainchant verify`, and make it again"
-        ) from error
+        advice = "find the damaged file with `plainchant verify`, and make it again"
+        raise LabError(f"cannot read {path}: {error}; {advice}") from error
 
 
 class Rows:
@@ -140,7 +138,8 @@ def subject_at(path: str, *, most: int, shown: str = "") -> Subject:
     """
     directory = Path(path)
     if (directory / "sweep.json").is_file():
-        return _sweep(directory, most, Path(shown or path))
+        with _reading(str(directory)):
+            return _sweep(directory, most, Path(shown or path))
     if (directory / "summary.json").is_file() and (directory / "trace").exists():
         return _run(directory, most, Path(shown or path))
     verification = outcomes_of(path)
@@ -181,9 +180,6 @@ def _where_all(path: str, properties: Iterable[str]) -> str:
     return f"`plainchant verify {shlex.quote(path)}{asked} --violations all.jsonl` writes all of them"
 
 
-# --- a run ------------------------------------------------------------------------------------------------------------
-
-
 def _run(directory: Path, most: int, shown: Path) -> Subject:
     summary = _json(directory / "summary.json")
     trace = directory / "trace"
@@ -193,9 +189,8 @@ def _run(directory: Path, most: int, shown: Path) -> Subject:
     warnings = list(verification.warnings)
     if run.get("drained") and not run.get("quiet", True):
         warnings.append("the run did not get quiet after its traffic ended: what speaks of the end may be missing")
-    facts = [("protocol", summary.get("protocol")), ("seed", summary.get("seed"))]
-    facts += [("processes", _states(run.get("processes")))]
-    facts += [(word, run.get(f"packets_{word.split()[1]}")) for word in ("packets sent", "packets lost")]
+    facts = [("protocol", summary.get("protocol")), ("seed", summary.get("seed")), ("processes", _states(run.get("processes")))]
+    facts += [("packets sent", run.get("packets_sent")), ("packets lost", run.get("packets_lost"))]
     scenario = directory / "scenario.toml"
     command = "live" if summary.get("command") == "live" else "run"
     return Subject(
@@ -206,7 +201,9 @@ def _run(directory: Path, most: int, shown: Path) -> Subject:
         violations=_in_turn(verification.violations, most),
         where_all=_where_all(str(shown), verification.properties),
         rows=Rows(str(trace)),
-        facts=tuple((name, _told(value)) for name, value in facts if value not in (None, "")),
+        facts=tuple(
+            (name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in facts if value not in (None, "")
+        ),
         warnings=tuple(warnings),
         replays={"": f"plainchant {command} {shlex.quote(str(shown / scenario.name))}"} if scenario.is_file() else {},
         about=_about(scenario),
@@ -218,63 +215,38 @@ def _verification(told: dict[str, Any], directory: Path) -> Verification:
     """The verification that a summary has as JSON."""
     try:
         outcomes = {str(name): Outcome(**counts) for name, counts in told["properties"].items()}
-        violations = [
-            Violation(
-                run=each["run"],
-                property=each["property"],
-                group=each["group"],
-                processes=tuple(each["processes"]),
-                messages=tuple((group, sender, int(seq)) for group, sender, seq in each["messages"]),
-                events=tuple((process, int(index)) for process, index in each["events"]),
-                sentence=each["sentence"],
-            )
-            for each in told["violations"]
-        ]
+        return Verification(outcomes, tuple(map(violation_of, told["violations"])))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise LabError(
             f"the verification in {directory / 'summary.json'} is not one of ours; "
             f"report on the trace alone: plainchant report {directory / 'trace'} --out FILE.html"
         ) from error
-    return Verification(outcomes, tuple(violations))
 
 
 def _states(processes: Any) -> str | None:
     """How many ended how."""
     if not isinstance(processes, dict):
         return None
-    states = [end.get("state", "?") for end in processes.values() if isinstance(end, dict)]
-    return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    states = Counter(end.get("state", "?") for end in processes.values() if isinstance(end, dict))
+    return ", ".join(f"{number} {state}" for state, number in states.items())
 
 
 def _about(scenario: Path) -> str:
     """The sentence with which a scenario file introduces itself."""
-    try:
+    about = ""
+    with contextlib.suppress(OSError, ValueError):  # a report does without it
         about = tomllib.loads(scenario.read_text(encoding="utf-8")).get("about", "")
-    except (OSError, ValueError):
-        return ""  # a report does without it
     return about if isinstance(about, str) else ""
 
 
-# --- a sweep ----------------------------------------------------------------------------------------------------------
-
-
 def _sweep(directory: Path, most: int, shown: Path) -> Subject:
-    with _reading(str(directory)):
-        return _read_sweep(directory, most, shown)
-
-
-def _read_sweep(directory: Path, most: int, shown: Path) -> Subject:
     definition = _json(directory / "sweep.json")
-    runs = _parts(directory, "runs")
-    outcomes = _parts(directory, "outcomes")
+    runs, outcomes, found, metrics = (_parts(directory, name) for name in ("runs", "outcomes", "violations", "metrics"))
     if runs is None or outcomes is None:
-        raise LabError(
-            f"the sweep in {directory} has no results yet; run the same `plainchant sweep` command again to continue it"
-        )
+        again = "run the same `plainchant sweep` command again to continue it"
+        raise LabError(f"the sweep in {directory} has no results yet; {again}")
     told = runs.to_table().sort_by("run")
-    found = _parts(directory, "violations")
     violations = _violations(found, most) if found is not None else ()
-    metrics = _parts(directory, "metrics")
     has_trace = any((directory / "trace").rglob("*.parquet"))
     wanted = definition.get("runs")
     warnings: tuple[str, ...] = ()
@@ -303,9 +275,7 @@ def _parts(directory: Path, name: str) -> ds.Dataset | None:
     files = sorted(file for file in (directory / name).glob("*.parquet") if not file.name.startswith((".", "_")))
     # A unit without its marker was interrupted: what it left will be written again.
     whole = [str(file) for file in files if not units.is_dir() or (units / f"{file.stem}.json").is_file()]
-    if not whole:
-        return None
-    return ds.dataset(whole, format="parquet")
+    return ds.dataset(whole, format="parquet") if whole else None
 
 
 def _summed(table: pa.Table) -> dict[str, Outcome]:
@@ -327,8 +297,7 @@ def _violations(found: ds.Dataset, most: int) -> tuple[Violation, ...]:
             best[name] = _one_a_run_first(both.sort_by(_SMALLEST_FIRST)).slice(0, most)
     if not best:
         return ()
-    rows = pa.concat_tables(best.values()).sort_by(_SMALLEST_FIRST).to_pylist()
-    return _in_turn((_violation(row) for row in rows), most)
+    return _in_turn(map(violation_of, pa.concat_tables(best.values()).sort_by(_SMALLEST_FIRST).to_pylist()), most)
 
 
 def _one_a_run_first(violations: pa.Table) -> pa.Table:
@@ -339,26 +308,12 @@ def _one_a_run_first(violations: pa.Table) -> pa.Table:
     return violations.take(np.concatenate([np.flatnonzero(is_first), np.flatnonzero(~is_first)]))
 
 
-def _violation(row: dict[str, Any]) -> Violation:
-    return Violation(
-        run=row["run"],
-        property=row["property"],
-        group=row["group"],
-        processes=tuple(row["processes"] or ()),
-        messages=tuple((each["group"], each["sender"], each["seq"]) for each in row["messages"] or ()),
-        events=tuple((each["process"], each["index"]) for each in row["events"] or ()),
-        sentence=row["sentence"],
-    )
-
-
 def _sweep_facts(runs: pa.Table) -> tuple[tuple[str, str], ...]:
     verdicts = pc.value_counts(runs.column("verdict")).to_pylist()
     facts = [("runs", f"{runs.num_rows:,}")]
     facts += [(f"runs {each['values']}", f"{each['counts']:,}") for each in sorted(verdicts, key=lambda one: one["values"])]
-    for name, column in (("messages sent", "sent"), ("messages delivered", "delivered"), ("packets", "packets")):
-        facts.append((name, f"{pc.sum(runs.column(column)).as_py() or 0:,}"))
-    facts.append(("events traced", f"{pc.sum(runs.column('events')).as_py() or 0:,}"))
-    return tuple(facts)
+    summed = {"messages sent": "sent", "messages delivered": "delivered", "packets": "packets", "events traced": "events"}
+    return (*facts, *((name, f"{pc.sum(runs.column(column)).as_py() or 0:,}") for name, column in summed.items()))
 
 
 def _replays(runs: pa.Table, violations: Iterable[Violation]) -> dict[str, str]:
@@ -368,21 +323,15 @@ def _replays(runs: pa.Table, violations: Iterable[Violation]) -> dict[str, str]:
     return {run: command for run, command in pairs if command}
 
 
-# --- shared -----------------------------------------------------------------------------------------------------------
-
-
 def _in_turn(violations: Iterable[Violation], most: int) -> tuple[Violation, ...]:
-    """The first of each property, then the second of each, ...; of several runs, first one of each run. So every violated
-    property is shown if there is room, and not the same run again and again."""
-    ordered = list(violations)
+    """The first of each property, one of each run, then the second of each, ...: what is shown varies as much as it can."""
     seen: Counter[tuple[str, ...]] = Counter()
-    ranks = []
-    for violation in ordered:
+    ranked = []
+    for place, violation in enumerate(violations):
         here, everywhere = (violation.property, violation.run), (violation.property,)
-        ranks.append((seen[here], seen[everywhere]))
+        ranked.append((seen[here], seen[everywhere], place, violation))
         seen.update([here, everywhere])
-    places = sorted(range(len(ordered)), key=lambda place: (*ranks[place], place))
-    return tuple(ordered[place] for place in places[:most])
+    return tuple(violation for *_, violation in sorted(ranked, key=lambda each: each[:3])[:most])
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -393,7 +342,3 @@ def _json(file: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise LabError(f"{file} is not one of ours: it holds no JSON object; report on the trace beside it")
     return value
-
-
-def _told(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -16,12 +16,10 @@ from .source import Subject
 from .words import duration
 
 _ROWS_MAX: Final = 20
-
 _LEAD: Final = (
     "The longest time in which each member delivered nothing although a message waited for it: one that was sent, or one that it "
     "had handed in itself. `plainchant explain --standstill --process NAME` tells it step by step."
 )
-
 _TOO_LARGE: Final = (
     "This run is too large to search for standstills while the report is made. `plainchant explain --standstill` reads runs of "
     "any size; the metric `standstill_max_ns` has the longest one."
@@ -45,9 +43,7 @@ def standing_still(subject: Subject, run: str | None) -> str:
         ended = duration(each.length) if each.ended_by is not None else f"{duration(each.length)}, to its end"
         told = (each.process, each.group, ended, moment(each.since - origin), each.sender, explainer.waited_for(each))
         rows.append(("", [html.text(text, words.NAME_MAX) if place < 2 else html.text(text) for place, text in enumerate(told)]))
-    caption = "Members by their longest standstill."
-    if len(found) > _ROWS_MAX:
-        caption += f" Showing {_ROWS_MAX} of {len(found):,}."
     headings = ("member", "group", "for", "from", "message of", "what it waited for")
+    caption = f"Members by their longest standstill.{words.showing(_ROWS_MAX, len(found))}"
     table = html.table(headings, rows, caption, right=range(2, 4))
     return f"<h2>Standstills</h2>{html.paragraph(_LEAD, 'lead')}{table}"

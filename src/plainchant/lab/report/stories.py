@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -73,16 +74,15 @@ def _inside(subject: Subject, violation: Violation, *, explain_large: bool) -> s
 def message_story(rows: Rows, run: str, message: Message, why_this: str) -> str:
     """The life of one message, told as an example."""
     scene = scene_of_message(rows, run, message)
-    name = "/".join(str(part) for part in message)
-    parts = [html.paragraph(why_this, "lead"), LEGEND]
-    parts.append(_picture(scene, f"Space-time diagram of the message {name}", ""))
+    title = f"Space-time diagram of the message {'/'.join(map(str, message))}"
+    parts = [html.paragraph(why_this, "lead"), LEGEND, _picture(scene, title, "")]
     explainer = _explainer(rows, run, [message])
     if explainer is not None:
         story = explainer.message(message)
         told = [(step.when - explainer.origin, "", _ended(step.what), step.because) for step in story.steps[:24]]
         parts.append(_list(told))
-        if len(story.steps) > len(told):
-            parts.append(html.paragraph(f"Showing {len(told)} of {words.count(len(story.steps), 'step')}.", "note"))
+        if left_out := words.showing(len(told), len(story.steps), " steps"):
+            parts.append(html.paragraph(left_out.lstrip(), "note"))
         parts.append(f'<p class="conclusion">{html.text(_ended(story.conclusion))}</p>')
     return "".join(parts)
 
@@ -92,24 +92,18 @@ def _explainer(rows: Rows, run: str, messages: Sequence[Message]) -> Explainer |
     whole = rows.whole(run)
     if whole is not None:
         return Explainer(whole)
-    if not messages:
-        return None
-    try:
-        return explainer_of(rows.path, run, message=messages[0]).explainer
-    except (PlainchantError, pa.ArrowException):
-        return None  # the picture and the rows are shown without reasons
+    with contextlib.suppress(PlainchantError, pa.ArrowException):  # the picture and the rows are shown without reasons
+        return explainer_of(rows.path, run, message=messages[0]).explainer if messages else None
+    return None
 
 
 def _picture(scene: Scene, title: str, more: str) -> str:
-    told = [more] if more else []
-    told.append("Time runs to the right; distances are compressed, the axis has the true times. Point at a mark to read it.")
-    if scene.lanes_left_out:
-        told.append(f"Showing {len(scene.lanes)} of {len(scene.lanes) + scene.lanes_left_out:,} processes involved.")
-    if scene.messages_left_out:
-        told.append(f"Showing {len(scene.messages)} of {len(scene.messages) + scene.messages_left_out:,} messages involved.")
+    told = f"{more} Time runs to the right; distances are compressed, the axis has the true times. Point at a mark to read it."
+    told += words.showing(len(scene.lanes), len(scene.lanes) + scene.lanes_left_out, " processes involved")
+    told += words.showing(len(scene.messages), len(scene.messages) + scene.messages_left_out, " messages involved")
     if scene.drawn_left_out:
-        told.append(f"{words.count(scene.drawn_left_out, 'event')} further away or of the same kind are left out.")
-    return html.figure(spacetime(scene, short(title, 300)), html.text(" ".join(told)))
+        told += f" {words.count(scene.drawn_left_out, 'event')} further away or of the same kind are left out."
+    return html.figure(spacetime(scene, short(title, 300)), html.text(told.lstrip()))
 
 
 def _steps(scene: Scene, explainer: Explainer | None) -> str:
@@ -130,53 +124,38 @@ def _list(steps: Iterable[tuple[int, str, str, str | None]]) -> str:
     for when, number, sentence, because in steps:
         dot = f'<span class="dot">{number}</span>' if number else ""
         why = f'<span class="because"><i>because</i> {html.text(because, 500)}</span>' if because else ""
-        parts.append(
-            f'<li><span class="when">{moment(when)}</span><span class="which">{dot}</span>'
-            f"<span>{html.text(sentence, 500)}{why}</span></li>"
-        )
+        place = f'<span class="when">{moment(when)}</span><span class="which">{dot}</span>'
+        parts.append(f"<li>{place}<span>{html.text(sentence, 500)}{why}</span></li>")
     return f'<ol class="steps">{"".join(parts)}</ol>'
 
 
 def _what_became(explainer: Explainer | None, message: Message) -> str:
     """The conclusion of a message's story, where it can be told."""
-    if explainer is None:
-        return ""
-    try:
-        conclusion = explainer.message(message).conclusion
-    except UsageError:
-        return ""  # nothing in the trace is about it: a forged one, which the violation itself says
-    name = html.text("/".join(str(part) for part in message), 80)
-    return f'<p class="conclusion"><b>What became of {name}:</b> {html.text(_ended(conclusion), 600)}</p>'
+    if explainer is not None:
+        with contextlib.suppress(UsageError):  # nothing in the trace is about a forged one, which the violation itself says
+            conclusion = html.text(_ended(explainer.message(message).conclusion), 600)
+            name = html.text("/".join(map(str, message)), 80)
+            return f'<p class="conclusion"><b>What became of {name}:</b> {conclusion}</p>'
+    return ""
 
 
 def _rows(scene: Scene) -> str:
     def cells(row: Row) -> Sequence[str]:
         where = f"{row['group'] or ''}" + (f" view {row['view']}" if row["view"] is not None else "")
-        told = (
-            row["process"],
-            f"{row['index']:,}",
-            moment(row["moment"]),
-            row["kind"],
-            where,
-            name_of(row),
-            about(row, row["story"]),
-        )
-        return [html.text(cell, 160) for cell in told]
+        what = (row["kind"], where, name_of(row), about(row, row["story"]))
+        return [html.text(cell, 160) for cell in (row["process"], f"{row['index']:,}", moment(row["moment"]), *what)]
 
     marked = [("marked" if (row["process"], row["index"]) in scene.marks else "", cells(row)) for row in scene.around]
     caption = "Rows of the trace around the events named, history by history; the named ones are coloured."
-    if scene.around_left_out:
-        caption += f" Showing {len(scene.around)} of {len(scene.around) + scene.around_left_out:,} rows."
+    caption += words.showing(len(scene.around), len(scene.around) + scene.around_left_out, " rows")
     headings = ("process", "index", "time", "kind", "group", "message", "more")
     return html.fold("The rows around it", html.table(headings, marked, caption, right=(1, 2), style="rows"), is_open=True)
 
 
 def _commands(subject: Subject, violation: Violation) -> str:
     replay = subject.replay(violation.run)
-    if replay is not None:
-        told = f"<h4>Run it again</h4>{html.command(replay)}"
-    else:
-        told = html.paragraph("No command runs this again: nothing beside the trace says how it was made.", "note")
+    told = html.paragraph("No command runs this again: nothing beside the trace says how it was made.", "note")
+    told = told if replay is None else f"<h4>Run it again</h4>{html.command(replay)}"
     if violation.messages and subject.rows is not None:
         name = "/".join(str(part) for part in violation.messages[0])
         words_ = ["plainchant", "explain", subject.path, "--run", violation.run, "--message", name]

@@ -8,10 +8,11 @@ from typing import Final
 
 from ...core.model import SECOND
 from ...core.words import moment, natural, short
+from ..draw.layout import View, view_colours, view_of
 from ..draw.svg import Drawing, steps_between, width_of
 from . import words
-from .charts import compact
-from .overview import BINS, LANES_MAX, RunInBins
+from .charts import compact, even_axis
+from .overview import BINS, LANES_MAX, RunInBins, each_once
 from .words import Row, duration
 
 _GROUPS_MAX: Final = 6
@@ -42,17 +43,9 @@ def left_out(run: RunInBins) -> list[str]:
     most = max(map(len, _groups(run).values()), default=0)
     if most > _GROUPS_MAX:
         told.append(f"a lane shows the views of {_GROUPS_MAX} groups at most; a process is in up to {most:,}")
-    if len(_once(run)) > _FAULTS_MAX:
-        told.append(f"{_FAULTS_MAX} of {len(_once(run)):,} faults are drawn")
+    if len(faults := each_once(run.faults)) > _FAULTS_MAX:
+        told.append(f"{_FAULTS_MAX} of {len(faults):,} faults are drawn")
     return told
-
-
-def _once(run: RunInBins) -> list[Row]:
-    """Faults, each once although it is recorded at every process that it hit."""
-    once: dict[tuple[int, str | None], Row] = {}
-    for row in run.faults:
-        once.setdefault((row["moment"], row["detail"]), row)
-    return list(once.values())
 
 
 def _groups(run: RunInBins) -> dict[str, list[str]]:
@@ -67,7 +60,7 @@ def _groups(run: RunInBins) -> dict[str, list[str]]:
 class _Picture:
     def __init__(self, run: RunInBins, title: str) -> None:
         self.run = run
-        self.faults = _once(run)[:_FAULTS_MAX]
+        self.faults = each_once(run.faults)[:_FAULTS_MAX]
         self.labelled = len(self.faults) <= _LABELLED
         self.flow_top = 22 + (_ROW * len(self.faults) if self.labelled else _ROW if self.faults else 0)
         self.top = self.flow_top + _FLOW + 22
@@ -91,7 +84,9 @@ class _Picture:
         self._views()
         self._faults()
         self._marks()
-        self._axis()
+        steps = steps_between(0, max(self.run.last - self.run.first, 1), 8)
+        ticks = ((self.x(self.run.first + round(value)), duration(value)) for value in steps)
+        even_axis(self.picture, _LEFT, _WIDTH - _RIGHT, self.bottom + 4, ticks)
         return self.picture
 
     def _bands(self) -> None:
@@ -110,16 +105,9 @@ class _Picture:
             y = 12 + _ROW * number if self.labelled else 12
             self.picture.line(x, y + 4, x, self.bottom, "faultline", title=told)
             if self.labelled:
-                text = "⚡ " + short(words.fault(row["detail"]), 90)
-                beyond = x + width_of(text) > _WIDTH - 4
-                self.picture.text(max(x - 5 - width_of(text), 2) if beyond else x - 4, y, text, "faulttext", title=told)
-        if self.faults and not self.labelled:
-            self._fault_words()
-
-    def _fault_words(self) -> None:
-        """Where faults are many, a word each, as far as there is room."""
+                words.label_fault(self.picture, row["detail"], x, y, told)
         free = -1.0
-        for row in self.faults:
+        for row in self.faults if not self.labelled else ():  # where they are many, a word each, as far as there is room
             x, word = self.x(row["moment"]), words.fault_word(row["detail"])
             if x - 4 > free:
                 self.picture.text(x - 4, 12, word, "faulttext", title=words.fault(row["detail"]))
@@ -149,10 +137,7 @@ class _Picture:
         self.picture.line(_LEFT, floor, _WIDTH - _RIGHT, floor, "axis")
 
     def _views(self) -> None:
-        colours: dict[tuple[str, int, tuple[str, ...]], int] = {}
-        for row in self.run.sparse:
-            if row["kind"] == "view":
-                colours.setdefault(_view(row), len(colours) % _TONES)
+        colours = view_colours(self.run.sparse, _TONES)
         mine = sorted(self.run.sparse, key=lambda row: (row["process"], row["index"]))
         for name, rows in groupby(mine, key=lambda row: row["process"]):
             told = list(rows)
@@ -164,29 +149,26 @@ class _Picture:
             sent, delivered = self.run.processes[name]
             self.picture.text(8, y + 4, short(name, 12), "lane", title=f"{name}: {sent:,} sent, {delivered:,} delivered")
 
-    def _bars(self, rows: list[Row], y: float, colours: dict[tuple[str, int, tuple[str, ...]], int]) -> None:
+    def _bars(self, rows: list[Row], y: float, colours: dict[View, int]) -> None:
         for place, row in enumerate(rows):
             if row["kind"] != "view":
                 continue
             x = self.x(row["moment"])
             until = self.x(rows[place + 1]["moment"]) if place + 1 < len(rows) else self.x(self.run.last)
-            style = f"view v{colours[_view(row)]}"
-            self.picture.box(
-                x, y, until - x, self.bar - 1, style, title=f"{moment(row['moment'])}: {words.event(row)}", round_by=2
-            )
+            told = f"{moment(row['moment'])}: {words.event(row)}"
+            self.picture.box(x, y, until - x, self.bar - 1, f"view v{colours[view_of(row)]}", title=told, round_by=2)
             group = f"{short(row['group'], 8)} " if not self.one_group else ""
-            for text in (f"{group}view {row['view']}: {words.listed(row['members'] or ())}", f"{group}view {row['view']}"):
-                if width_of(text) < until - x - 6:
-                    self.picture.text(x + 4, y + self.bar / 2 + 3.5, text, "bartext")
-                    break
+            view = f"{group}view {row['view']}"
+            whole = f"{view}: {words.listed(row['members'] or ())}"
+            if fitting := [text for text in (whole, view) if width_of(text) < until - x - 6]:
+                self.picture.text(x + 4, y + self.bar / 2 + 3.5, fitting[0], "bartext")
 
     def _marks(self) -> None:
         for row in self.run.sparse:
             x, y = self.x(row["moment"]), self._beside(row)
             told = f"{moment(row['moment'])}: {words.event(row)}"
             if row["kind"] == "crash":
-                for slope in (1, -1):
-                    self.picture.line(x - 6, y - 6 * slope, x + 6, y + 6 * slope, "crash", title=told)
+                self.picture.cross(x, y, 6, title=told)
             elif row["kind"] == "suspect":
                 self.picture.shape([(x, y - 5), (x + 5, y), (x, y + 5), (x - 5, y)], "suspect", title=told)
             elif row["kind"] == "leave":
@@ -198,18 +180,3 @@ class _Picture:
         if row["group"] not in groups:
             return self.middle[row["process"]]
         return self.y[row["process"]] + 4 + self.bar * (groups.index(row["group"]) + 0.5)
-
-    def _axis(self) -> None:
-        y = self.bottom + 4
-        self.picture.line(_LEFT, y, _WIDTH - _RIGHT, y, "axis")
-        span = self.run.last - self.run.first
-        for value in steps_between(0, max(span, 1), 8):
-            x = self.x(self.run.first + round(value))
-            self.picture.line(x, y, x, y + 4, "axis")
-            text = duration(value)
-            if x + width_of(text) / 2 < _WIDTH:
-                self.picture.text(x, y + 17, text, "tick")
-
-
-def _view(row: Row) -> tuple[str, int, tuple[str, ...]]:
-    return row["group"], row["view"], tuple(sorted(row["members"] or ()))

@@ -6,14 +6,13 @@ from typing import Any, Final
 
 from ...core.model import MS, SECOND, US
 from ...core.words import short
+from ..draw.svg import Drawing, width_of
 from ..show import decode, name_of, summarise
 
 Row = dict[str, Any]
 """A row of a trace, by column, with its ``moment`` on the clock that the report uses, and its protocol's ``story``."""
-
 NAME_MAX: Final = 24
 """Characters of a name in a picture."""
-
 _LISTED: Final = 12
 """So many names are listed; the others are counted."""
 
@@ -41,6 +40,15 @@ def count(many: int, word: str, plural: str = "") -> str:
     return f"{many:,} {word if many == 1 else plural or word + 's'}"
 
 
+def showing(shown: int, of: int, what: str = "") -> str:
+    """The sentence of a caption that says how much is left out, if something is.
+
+    >>> showing(3, 1200, " runs"), showing(3, 2)
+    (' Showing 3 of 1,200 runs.', '')
+    """
+    return f" Showing {shown} of {of:,}{what}." if of > shown else ""
+
+
 def listed(names: Any) -> str:
     """Names with commas, the many cut.
 
@@ -60,29 +68,22 @@ def event(row: Row) -> str:
     does = row["story"].act(kind, detail, row["sender"]) if isinstance(detail, dict) else None
     if does is not None:
         return f"{who} {short(does, 200)}"
-    match kind:
-        case "send":
-            return f"{who} sends {message}{in_view}"
-        case "deliver":
-            return f"{who} delivers {message}{in_view}"
-        case "view":
-            return f"{who} installs view {row['view']} of {short(row['group'], NAME_MAX)}: {listed(row['members'] or ())}"
-        case "join" | "leave":
-            verb = "becomes a receiver of" if kind == "join" else "leaves"
-            return f"{who} {verb} {short(row['group'], NAME_MAX)}"
-        case "crash":
-            return f"{who} {crash(detail)}"
-        case "end":
-            return f"{who} is alive when the recording ends"
-        case "fault":
-            return f"Injected fault: {fault(row['detail'])}"
-        case "suspect":
-            about = detail.get("process") if isinstance(detail, dict) else None
-            told = f": {summarise(row['detail'])}" if row["detail"] else ""
-            return f"{who} suspects {short(about, NAME_MAX)}{told}" if about else f"{who} suspects somebody{told}"
-        case _:
-            told = f": {summarise(row['detail'])}" if row["detail"] else ""
-            return f"{who} records {kind}{' ' + message if message else ''}{told}"
+    if kind == "fault":
+        return f"Injected fault: {fault(row['detail'])}"
+    told = f": {summarise(row['detail'])}" if row["detail"] else ""
+    group = short(row["group"], NAME_MAX)
+    suspected = detail.get("process") if isinstance(detail, dict) else None
+    acts = {
+        "send": f"sends {message}{in_view}",
+        "deliver": f"delivers {message}{in_view}",
+        "view": f"installs view {row['view']} of {group}: {listed(row['members'] or ())}",
+        "join": f"becomes a receiver of {group}",
+        "leave": f"leaves {group}",
+        "crash": crash(detail),
+        "end": "is alive when the recording ends",
+        "suspect": f"suspects {short(suspected, NAME_MAX) if suspected else 'somebody'}{told}",
+    }
+    return f"{who} {acts[kind] if kind in acts else f'records {kind} {message}'.rstrip() + told}"
 
 
 def crash(detail: Any) -> str:
@@ -109,53 +110,50 @@ def fault(detail: str | None) -> str:
     link = f"from {source or 'anybody'} to {target or 'anybody'}"
     length = known.get("length")
     lasting = f" for {duration(length)}" if isinstance(length, int) and length else ""
-    match known["fault"]:
-        case "partition":
-            parts = [listed(part) for part in known.get("parts") or () if isinstance(part, list)]
-            return f"partition into {' | '.join('{' + part + '}' for part in parts)}{lasting}"
-        case "cut":
-            return f"cut: packets {link} are lost{lasting}"
-        case "clog":
-            delay = known.get("delay")
-            later = f" by {duration(delay)}" if isinstance(delay, int) else ""
-            return f"slow link: packets {link} come later{later}{lasting}"
-        case "loss":
-            return f"loss: {_share(known.get('rate'))} of the packets {link}{lasting}"
-        case "crash":
-            return f"{who} is killed" + (" in the middle of a broadcast" if known.get("mid_broadcast") else "")
-        case "pause":
-            return f"{who} is stopped{lasting}"
-        case "restart":
-            return f"{who} is started again"
-        case "join" | "leave":
-            return f"{who} is told to {known['fault']}"
-        case "heal":
-            return "the network is healed"
-        case "calm":
-            return "no more faults"
-        case "step":
-            offset = known.get("offset")
-            return f"the clock of {who} jumps" + (f" by {duration(offset)}" if isinstance(offset, int) else "")
-        case _:
-            return short(summarise(detail or ""), 100)
+    parts = [listed(part) for part in known.get("parts") or () if isinstance(part, list)]
+    rate = known.get("rate")
+    told = {
+        "partition": f"partition into {' | '.join('{' + part + '}' for part in parts)}{lasting}",
+        "cut": f"cut: packets {link} are lost{lasting}",
+        "clog": f"slow link: packets {link} come later{_by(known.get('delay'))}{lasting}",
+        "loss": f"loss: {f'{rate:.0%}' if isinstance(rate, int | float) else 'some'} of the packets {link}{lasting}",
+        "crash": f"{who} is killed" + (" in the middle of a broadcast" if known.get("mid_broadcast") else ""),
+        "pause": f"{who} is stopped{lasting}",
+        "restart": f"{who} is started again",
+        "join": f"{who} is told to join",
+        "leave": f"{who} is told to leave",
+        "heal": "the network is healed",
+        "calm": "no more faults",
+        "step": f"the clock of {who} jumps{_by(known.get('offset'))}",
+    }
+    return told.get(known["fault"]) or short(summarise(detail or ""), 100)
+
+
+def _by(length: Any) -> str:
+    return f" by {duration(length)}" if isinstance(length, int) else ""
+
+
+def label_fault(picture: Drawing, detail: str | None, x: float, y: float, title: str) -> None:
+    """A fault's words at the line that is drawn for it; those that would leave the picture stand to the left of the line."""
+    text = "⚡ " + short(fault(detail), 90)
+    beyond = x + width_of(text) > picture.width - 4
+    picture.text(max(x - 5 - width_of(text), 2) if beyond else x - 4, y, text, "faulttext", title=title)
 
 
 def fault_word(detail: str | None) -> str:
     """The kind of a fault, in a word."""
-    known = decode(detail)
-    word = known.get("fault") if isinstance(known, dict) else None
-    return short(word, 16) if isinstance(word, str) else "fault"
+    match decode(detail):
+        case {"fault": str(word)}:
+            return short(word, 16)
+    return "fault"
 
 
 def fault_length(detail: str | None) -> int:
     """How long a fault lasts; 0 where it does not say."""
-    known = decode(detail)
-    length = known.get("length") if isinstance(known, dict) else None
-    return length if isinstance(length, int) and length > 0 else 0
-
-
-def _share(rate: Any) -> str:
-    return f"{rate:.0%}" if isinstance(rate, int | float) else "some"
+    match decode(detail):
+        case {"length": int(length)} if length > 0:
+            return length
+    return 0
 
 
 def _digits(value: float) -> str:

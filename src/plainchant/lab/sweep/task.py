@@ -1,16 +1,13 @@
 """What a task of a sweep does: simulate run by run; then verify, measure and write, unit by unit.
 
-Theory of operation
--------------------
-Task ``p`` of ``k`` owns every ``k``-th of the units that are to be done, and is finished when all of them are committed, by any
-task. When it has gone through its own units it helps the others, from the ends of their lists, so that no task waits long for a
-slow one; a *claim* keeps two tasks from doing the same unit where it can. A claim may be left by a task that died, so at the end
-the owner does what is still not committed, claimed or not. Doing a unit twice is only a waste, because a commit replaces equal
-files (see ``store``): retried and speculative tasks are harmless.
+Task ``p`` of ``k`` owns every ``k``-th unit that is to be done, and is finished when all of them are committed, by any task.
+After its own units it helps the others, from the ends of their lists, so that no task waits long for a slow one; a *claim* keeps
+two tasks from doing the same unit where it can. A claim may be left by a task that died, so at the end the owner does what is
+still not committed, claimed or not. Doing a unit twice only costs time, because a commit replaces equal files (``store``):
+retried and speculative tasks are harmless.
 
-The runs of a unit are verified together: most of what stage 1 costs a small run does not depend on its size, and is paid once.
-
-A run never takes others with it: if it raises, or cannot be verified, it is a row with the verdict ``failed``.
+The runs of a unit are verified together: most of what stage 1 costs a small run does not depend on its size, and is paid once. A
+run that raises, or cannot be verified, is a row with the verdict ``failed``, and the others go on.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -74,28 +72,25 @@ class Job:
         """For ``mapInArrow``: rows are numbers of tasks."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                row = {"task": number, "problem": Task(self, number).work()}
-                yield pa.RecordBatch.from_pylist([row], schema=_RESULT)
+                yield pa.RecordBatch.from_pylist([{"task": number, "problem": Task(self, number).work()}], schema=_RESULT)
 
 
 class Task:
     """One task at work."""
 
     def __init__(self, job: Job, number: int) -> None:
-        self._job = job
-        self._number = number
-        self._definition = job.definition
+        self._job, self._number, self._definition = job, number, job.definition
         self._store = Store(job.directory)
 
     def work(self) -> str | None:
         """Commits all its units; what keeps it from that, in words, if something does."""
         if not self._store.is_here(self._definition):
-            return (
-                f"the machine that a task ran on does not see the sweep's directory {self._store.directory}; "
-                "name one with --out that this machine and all executors share"
-            )
+            unseen = f"the machine that a task ran on does not see the sweep's directory {self._store.directory}"
+            return f"{unseen}; name one with --out that this machine and all executors share"
         try:
-            for unit in self._order():
+            # First its own units, then the others', the last ones first.
+            others = ((self._number + distance) % self._job.tasks for distance in range(1, self._job.tasks))
+            for unit in chain(self._own(self._number), *(reversed(self._own(number)) for number in others)):
                 if not self._store.is_committed(unit) and self._store.claim(unit):
                     self.do(unit)
             for unit in self._own(self._number):
@@ -105,12 +100,6 @@ class Task:
             reason = error.strerror or str(error)
             return f"cannot write to {self._store.directory}: {reason}; make room there, then give the same command again"
         return None
-
-    def _order(self) -> Iterator[int]:
-        """First its own units, then the others', the last ones first."""
-        yield from self._own(self._number)
-        for distance in range(1, self._job.tasks):
-            yield from reversed(self._own((self._number + distance) % self._job.tasks))
 
     def _own(self, number: int) -> Sequence[int]:
         return self._job.todo[number :: self._job.tasks]
@@ -147,8 +136,7 @@ class _Gathered:
 
     def add(self, number: int, perform: Perform) -> None:
         """Performs a run."""
-        definition = self._definition
-        name = definition.name(number)
+        definition, name = self._definition, self._definition.name(number)
         scenario = definition.scenario_of(number)
         point, seed = definition.point_and_seed(number)
         row = dict.fromkeys(RUNS.names) | {"run": name, "seed": seed, "point": list(point), "kept": False}
@@ -181,13 +169,15 @@ class _Gathered:
     def _judged(self, scenario: Scenario, done: Performed, verification: Verification) -> dict[str, Any]:
         summary = done.summary
         restless = bool(scenario.drain) and not summary.quiet
+        waits = "; ".join(f"{process}: {text}" for process, text in summary.not_quiet.items())
+        problem = f"it did not get quiet within {format_duration(scenario.drain)} of the end of traffic ({waits})"
         violated = verification.verdict == "violated"
         # As for `plainchant run`: where a violation is meant to be shown, nothing else is asked.
         expected = violated if scenario.expect == "violation" else not violated and not restless
         self._unexpected += not expected
         return {
             "verdict": "violated" if violated else "restless" if restless else "holds",
-            "problem": _restlessness(scenario, summary) if restless else None,
+            "problem": problem if restless else None,
             "events": done.table.num_rows,
             "simulated": summary.events,
             "sent": summary.messages_sent,
@@ -196,14 +186,13 @@ class _Gathered:
         }
 
     def _take(self, row: dict[str, Any], done: Performed, verification: Verification) -> None:
-        name = row["run"]
-        for property_name, outcome in verification.properties.items():
-            self._outcomes.append({"run": name, "property": property_name, **outcome.to_json()})
+        for name, outcome in verification.properties.items():
+            self._outcomes.append({"run": row["run"], "property": name, **outcome.to_json()})
         if verification.violations:
             self._violations.append(_described(done.table, verification))
         self._metrics.append(measure(done.table))
         if self._definition.keep == "all" or (self._definition.keep == "violations" and row["verdict"] != "holds"):
-            self._traces[name] = done.table
+            self._traces[row["run"]] = done.table
             row["kept"] = True
 
     def tables(self, *, always: bool) -> dict[str, pa.Table]:
@@ -222,22 +211,12 @@ class _Gathered:
     def tally(self, files: dict[str, int]) -> Tally:
         properties: dict[str, tuple[int, int, int, int]] = {}
         for row in self._outcomes:
-            before = properties.get(row["property"], (0, 0, 0, 0))
-            runs, events, cases, violations = before
-            properties[row["property"]] = (
-                runs + row["runs"],
-                events + row["events"],
-                cases + row["cases"],
-                violations + row["violations"],
-            )
+            runs, events, cases, violations = properties.get(row["property"], (0, 0, 0, 0))
+            counts = runs + row["runs"], events + row["events"], cases + row["cases"], violations + row["violations"]
+            properties[row["property"]] = counts
         verdicts = Counter(row["verdict"] for row in self._runs)
         events = sum(row["events"] for row in self._runs)
         return Tally(files, dict(sorted(verdicts.items())), self._unexpected, events, properties)
-
-
-def _restlessness(scenario: Scenario, summary: Summary) -> str:
-    waits = "; ".join(f"{process}: {text}" for process, text in summary.not_quiet.items())
-    return f"it did not get quiet within {format_duration(scenario.drain)} of the end of traffic ({waits})"
 
 
 def _verified(tables: Sequence[pa.Table], properties: Sequence[str] | None) -> list[Verification | str]:
@@ -258,7 +237,7 @@ def _said(error: Exception) -> str:
 def _described(table: pa.Table, verification: Verification) -> pa.Table:
     """The violations of a run, each with when it can be seen."""
     processes = table.column("process").to_pylist()
-    first = {process: place for place, process in reversed(list(enumerate(processes)))}
+    first = {process: processes.index(process) for process in set(processes)}
     times = table.column("true_time").to_pylist()
     return violation_rows(
         (violation, max((times[first[process] + index] for process, index in violation.events), default=0))

@@ -50,10 +50,8 @@ def page() -> str:
 @cache
 def policy() -> str:
     """The Content-Security-Policy of the page."""
-    return (
-        f"default-src 'none'; script-src {_hash(script())}; style-src {_hash(style())}; connect-src 'self'; img-src data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
+    allowed = f"script-src {_hash(script())}; style-src {_hash(style())}; connect-src 'self'; img-src data:"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
 def _hash(text: str) -> str:

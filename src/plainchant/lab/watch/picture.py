@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
+from ...core.words import natural
 from ...trace.fact import Fact
 from . import words
 
@@ -43,13 +43,13 @@ MOST_PROCESSES: Final = 200
 STEPS: Final = 8
 """Steps of the latency scale from one power of two to the next."""
 QUIET: Final = 5 * SECOND
-
+_ENDS: Final = {
+    "end": ("ended", "it ended in good order"),
+    "killed": ("killed", "it ended without a word: killed, or its machine failed"),
+    "crash": None,
+}
+"""The state of a process whose history has ended, and why; None: its row tells why."""
 Json: TypeAlias = dict[str, Any]
-
-
-def _by_name(process: _Process) -> list[tuple[int, str]]:
-    """p2 before p10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", process.name)]
 
 
 def _ms(time: int) -> float:
@@ -71,9 +71,7 @@ class SentTimes:
 
     def find(self, seq: int) -> int | None:
         place = bisect_right(self._firsts, seq) - 1
-        if place < 0 or seq >= self._entries[place][0]:
-            return None
-        return self._entries[place][1]
+        return self._entries[place][1] if place >= 0 and seq < self._entries[place][0] else None
 
 
 class Latencies:
@@ -83,12 +81,9 @@ class Latencies:
         self._seconds: dict[int, Counter[int]] = {}
 
     def add(self, second: int, took: int, count: int) -> None:
-        counts = self._seconds.get(second)
-        if counts is None:
-            counts = self._seconds[second] = Counter()
-            if len(self._seconds) > 2 * SERIES:
-                del self._seconds[min(self._seconds)]
-        counts[_step(took)] += count
+        self._seconds.setdefault(second, Counter())[int(math.log2(max(took, 1)) * STEPS)] += count
+        if len(self._seconds) > 2 * SERIES:
+            del self._seconds[min(self._seconds)]
 
     def quantile(self, share: float, until: int, seconds: int) -> float | None:
         """In ms, over the seconds before; None if nothing was delivered."""
@@ -104,9 +99,8 @@ class Latencies:
                 break
         return round(2 ** ((step + 0.5) / STEPS) / 1e6, 4)
 
-
-def _step(took: int) -> int:
-    return int(math.log2(max(took, 1)) * STEPS)
+    def present(self, second: int) -> dict[str, float | None]:
+        return {name: self.quantile(share, second, LATENCY_WINDOW) for name, share in (("p50", 0.5), ("p99", 0.99))}
 
 
 class Rates:
@@ -144,7 +138,6 @@ class _Process:
     joined: set[str] = dataclasses.field(default_factory=set)
     sent: Rates = dataclasses.field(default_factory=Rates)
     delivered: Rates = dataclasses.field(default_factory=Rates)
-    accepted: int = 0
     latencies: Latencies = dataclasses.field(default_factory=Latencies)
 
     @property
@@ -168,9 +161,7 @@ class RunPicture:
         self.name = name
         self.protocol = ""
         self.promises: list[str] = []
-        self.began = 0
-        self.last = 0
-        self.events = 0
+        self.began = self.last = self.events = 0
         self.processes: dict[str, _Process] = {}
         self.groups: dict[str, _Group] = {}
         self.log: deque[Json] = deque(maxlen=LOG)
@@ -183,14 +174,10 @@ class RunPicture:
         """Facts of processes beyond those that are shown."""
         self._logged = 0
         self._sent: dict[tuple[str, str], SentTimes] = {}
-        self._latencies = Latencies()
-        self._sent_rate = Rates()
-        self._delivered_rate = Rates()
+        self._latencies, self._sent_rate, self._delivered_rate = Latencies(), Rates(), Rates()
         self._pending: list[Fact] = []
         self._flow: deque[list[Any]] = deque(maxlen=FLOW_KEPT)
         self._fresh: list[list[Any]] = []
-
-    # --- facts in -----------------------------------------------------------------------------------------------------
 
     def take(self, facts: list[Fact]) -> None:
         """One round of facts of this run."""
@@ -230,9 +217,7 @@ class RunPicture:
             process.sent.add(second, fact.count)
             self._sent_rate.add(second, fact.count)
             self._mark(fact, fact.time)
-        elif fact.kind == "accept":
-            process.accepted += fact.count
-        else:
+        elif fact.kind != "accept":
             self._other(process, fact)
 
     def _timed(self, fact: Fact, *, waited: bool) -> None:
@@ -242,21 +227,17 @@ class RunPicture:
         sent = times.find(fact.seq) if times is not None else None
         if sent is None:
             sent = fact.sent if fact.true_time is None else None
+        took = None if sent is None else fact.time - sent
         if fact.true_time is not None and fact.sent is not None:
-            self._took(fact, fact.true_time - fact.sent)
-        elif sent is not None:
-            self._took(fact, fact.time - sent)
+            took = fact.true_time - fact.sent
+        if took is not None:
+            for latencies in (self._latencies, self.processes[fact.process].latencies):
+                latencies.add(fact.time // SECOND, took, fact.count)
         elif not waited and len(self._pending) < PENDING:
-            self._pending.append(fact)
-            return
+            return self._pending.append(fact)
         else:
             self.unmatched += fact.count
         self._mark(fact, sent)
-
-    def _took(self, fact: Fact, took: int) -> None:
-        second = fact.time // SECOND
-        self._latencies.add(second, took, fact.count)
-        self.processes[fact.process].latencies.add(second, took, fact.count)
 
     def _mark(self, fact: Fact, sent: int | None) -> None:
         """The message of a range that is drawn, if one is."""
@@ -280,7 +261,6 @@ class RunPicture:
         elif kind == "join" and group is not None:
             process.joined.add(group)
             process.state = "running"
-            self._group(group).known.setdefault(process.name, "")
             self._group(group).known[process.name] = ""
         elif kind == "leave" and group is not None:
             process.views.pop(group, None)
@@ -290,7 +270,10 @@ class RunPicture:
             if not process.views and not process.joined:
                 process.state, process.why = "left", f"it left {words.short(group)}"
         elif kind in ("crash", "end"):
-            self._gone(process, kind, detail)
+            process.blocked.clear()
+            stopped = words.short(detail.get("text") or detail.get("reason") or "it stopped", 300)
+            killed = kind == "crash" and detail.get("by") == "collector"
+            process.state, process.why = _ENDS["killed" if killed else kind] or ("stopped", stopped)
         elif kind == "block" and fact.seq is None:
             process.blocked[group or ""] = (fact.time, words.why_blocked(detail))
         elif kind == "unblock":
@@ -300,16 +283,6 @@ class RunPicture:
             self.log.append({"n": self._logged, "t": _ms(fact.time), "process": process.name, "kind": kind, "text": told})
             if kind not in ("block", "unblock"):
                 self._fresh.append([kind, _ms(fact.time), process.name, None, None, None, told])
-
-    def _gone(self, process: _Process, kind: str, detail: Json) -> None:
-        process.blocked.clear()
-        if kind == "end":
-            process.state, process.why = "ended", "it ended in good order"
-        elif detail.get("by") == "collector":
-            process.state, process.why = "killed", "it ended without a word: killed, or its machine failed"
-        else:
-            process.state = "stopped"
-            process.why = words.short(detail.get("text") or detail.get("reason") or "it stopped", 300)
 
     def _group(self, name: str) -> _Group:
         return self.groups.setdefault(name, _Group(name))
@@ -323,29 +296,19 @@ class RunPicture:
         process.views[fact.group] = (fact.view, members)
         group = self._group(fact.group)
         left = words.left_of(detail)
-        for name, why in left.items():
-            group.known[name] = why
-        for name in members:
-            group.known[name] = ""
+        group.known |= left | dict.fromkeys(members, "")
         key = (fact.view, members)
         if key not in group.seen:
-            told: Json = {
-                "number": fact.view,
-                "members": list(members),
-                "joined": [str(name) for name in detail.get("joined") or ()],
-                "left": [{"name": name, "why": why} for name, why in left.items()],
-                "t": _ms(fact.time),
-                "by": [],
-            }
-            group.seen[key] = told
-            group.views.append(told)
+            joined = [str(name) for name in detail.get("joined") or ()]
+            gone = [{"name": name, "why": why} for name, why in left.items()]
+            told: Json = {"number": fact.view, "members": list(members), "joined": joined, "left": gone}
+            group.seen[key] = told | {"t": _ms(fact.time), "by": []}
+            group.views.append(group.seen[key])
             if len(group.seen) > 4 * VIEWS:
                 del group.seen[next(iter(group.seen))]
         by = group.seen[key]["by"]
         if process.name not in by:
             by.append(process.name)
-
-    # --- the picture out ------------------------------------------------------------------------------------------------
 
     def to_json(self, now: int, *, full: bool) -> Json:
         """As the page wants it. ``full``: all of the flow that is kept, not only what came in the last round."""
@@ -358,7 +321,9 @@ class RunPicture:
             "now": _ms(now),
             "last": _ms(self.last),
             "events": self.events,
-            "processes": [self._process(process, now) for process in sorted(self._everybody(), key=_by_name)],
+            "processes": [
+                self._process(process, now) for process in sorted(self._everybody(), key=lambda process: natural(process.name))
+            ],
             "groups": [self._grouped(group) for group in self.groups.values()],
             "sent": self._sent_rate.to_json(second),
             "delivered": self._delivered_rate.to_json(second),
@@ -377,11 +342,8 @@ class RunPicture:
         return [*self.processes.values(), *(_Process(name, self.last, self.last, "unseen", why) for name in unseen)]
 
     def _latency(self, second: int) -> Json:
-        quantiles = {
-            name: self._latencies.quantile(share, second, LATENCY_WINDOW) for name, share in (("p50", 0.5), ("p99", 0.99))
-        }
         series = [self._latencies.quantile(0.99, each, 1) for each in range(second - SERIES + 1, second + 1)]
-        return {**quantiles, "series": series, "unmatched": self.unmatched}
+        return {**self._latencies.present(second), "series": series, "unmatched": self.unmatched}
 
     def _process(self, process: _Process, now: int) -> Json:
         second = now // SECOND
@@ -399,8 +361,7 @@ class RunPicture:
             "delivered": process.delivered.now(second),
             "sent_total": process.sent.total,
             "delivered_total": process.delivered.total,
-            "p50": process.latencies.quantile(0.5, second, LATENCY_WINDOW),
-            "p99": process.latencies.quantile(0.99, second, LATENCY_WINDOW),
+            **process.latencies.present(second),
         }
 
     def _grouped(self, group: _Group) -> Json:
@@ -413,7 +374,8 @@ class RunPicture:
                 parts.setdefault(process.views[group.name], []).append(process.name)
         there = {name for _, members in parts for name in members}
         there |= {process.name for process in present if group.name in process.joined}
-        absent = [{"name": name, "why": why or self._why(name)} for name, why in group.known.items() if name not in there]
+        ends = {name: process.why or "no view names it any more" for name, process in self.processes.items()}
+        gone = {name: why for name, why in group.known.items() if name not in there}
         return {
             "name": group.name,
             "parts": [
@@ -425,13 +387,9 @@ class RunPicture:
                 for (number, members), at in sorted(parts.items(), key=lambda part: (-len(part[1]), part[0][0]))
             ],
             "joined": sorted(name for name in there if not any(name in members for _, members in parts)),
-            "absent": absent,
+            "absent": [{"name": name, "why": why or ends.get(name, "no view names it any more")} for name, why in gone.items()],
             "views": list(group.views)[::-1],
         }
-
-    def _why(self, name: str) -> str:
-        process = self.processes.get(name)
-        return process.why if process is not None and process.why else "no view names it any more"
 
 
 class Picture:
@@ -445,13 +403,9 @@ class Picture:
         for fact in facts:
             by_run.setdefault(fact.run, []).append(fact)
         for name, own in by_run.items():
-            run = self.runs.get(name)
-            if run is None:
-                run = self.runs[name] = RunPicture(name)
-            run.take(own)
+            self.runs.setdefault(name, RunPicture(name)).take(own)
         while len(self.runs) > MOST_RUNS:
-            oldest = min(self.runs.values(), key=lambda run: run.last)
-            del self.runs[oldest.name]
+            del self.runs[min(self.runs.values(), key=lambda run: run.last).name]
 
     def latest(self) -> str | None:
         """The run in which something happened last."""

@@ -1,16 +1,14 @@
 """The server: one page, and a stream of frames for each browser that looks at it.
 
-Theory of operation
--------------------
-Twice a second the source is asked what is new (in a thread, if that reads files), the picture takes it, and a frame is made for
-each run that somebody looks at, once for all of them. A client has room for one frame: if it has not taken the last one, that
-one is replaced, and the next is a full one, so that nothing of the flow is missing in the middle. So memory is bounded by the
-number of clients, which is bounded too, and neither a source nor a node waits for anybody.
+Twice a second the source is asked what is new (in a thread, if that reads files), the picture takes it, and one frame is made for
+each run that a browser shows. A client has room for one frame: one that was not taken is replaced, and the next is a full one, so
+that nothing of the flow is missing. So memory is bounded by the number of clients, which is bounded too, and neither a source nor
+a node waits for a browser.
 
-**Who may look.** It listens on loopback unless told otherwise; there is no password. A page in the same browser could reach a
-server on loopback by a name of its own that it lets point there: so a request must name the host that the server was started
-with, or a loopback address. Nothing can be changed through it: there are only three GETs. The page may load nothing, run no
-script but its own (by its hash) and stand in no frame.
+**Access.** It listens on loopback unless told otherwise, without a password. Another page in the same browser could reach a
+server on loopback by a name that it lets point there: so a request must name the host that the server was started with, or a
+loopback address. There are only three GETs, which change nothing. The page may load nothing, run no script but its own (by its
+hash) and stand in no frame.
 """
 
 from __future__ import annotations
@@ -54,10 +52,7 @@ def parse_place(text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 class _Client:
@@ -113,10 +108,8 @@ class Watch:
             await self._runner.cleanup()
             place = f"{self._host}:{self._port}"
             raise UsageError(f"cannot listen at {place}: {error.strerror or error}; choose another with a free port") from error
-        address = self._runner.addresses[0]
-        host = f"[{address[0]}]" if ":" in address[0] else address[0]
-        self.url = f"http://{host}:{address[1]}/"
-        self._port = address[1]
+        host, self._port = self._runner.addresses[0][:2]
+        self.url = f"http://[{host}]:{self._port}/" if ":" in host else f"http://{host}:{self._port}/"
         self._task = asyncio.create_task(self._go())
         return self
 
@@ -125,8 +118,7 @@ class Watch:
             self._task.cancel()
             await asyncio.wait([self._task])
         for client in self._clients:
-            client.frame, client.wants_full = None, False
-            client.run = _CLOSED
+            client.frame, client.wants_full, client.run = None, False, _CLOSED
             client.news.set()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -139,8 +131,6 @@ class Watch:
     def is_loopback(self) -> bool:
         return is_loopback(self._host)
 
-    # --- rounds -----------------------------------------------------------------------------------------------------------
-
     async def _go(self) -> None:
         while True:
             try:
@@ -148,11 +138,10 @@ class Watch:
                     await asyncio.to_thread(self._round)
                 else:
                     self._round()
+                self._rounds += 1
             except Exception as error:  # the page stays and says so; a node that serves it must not die of it
                 self.problem = error
-                self._send_frames()
-                return
-            self._rounds += 1
+                return self._send_frames()
             self._send_frames()
             await asyncio.sleep(PAUSE)
 
@@ -161,8 +150,7 @@ class Watch:
         with self._lock:
             self.picture.take(facts)
         self._verdicts.take(facts)
-        over = bool(self._source.told().get("over"))
-        if over and not facts and not self._was_over:
+        if not facts and not self._was_over and self._source.told().get("over"):
             self._was_over = True
             self._verdicts.ended()
 
@@ -170,42 +158,30 @@ class Watch:
         made: dict[tuple[str | None, bool], bytes] = {}
         for client in self._clients:
             key = (client.run, client.wants_full)
-            if key not in made:
-                made[key] = self.frame(*key)
+            made[key] = made.get(key) or self.frame(*key)
             client.wants_full = False
             client.offer(made[key])
 
     def state(self, run: str | None, full: bool) -> dict[str, Any]:
         """Everything that the page shows."""
         with self._lock:
-            return self._told(run, full)
-
-    def _told(self, run: str | None, full: bool) -> dict[str, Any]:
-        chosen = run if run in self.picture.runs else self.picture.latest()
-        shown = self.picture.runs.get(chosen or "")
-        told = self._source.told()
-        if self.problem is not None:
-            told["problems"] = [*told["problems"], f"reading has stopped: {type(self.problem).__name__}: {self.problem}"]
-        return {
-            "what": self._source.what,
-            "source": told,
-            "rounds": self._rounds,
-            "runs": list(self.picture.runs),
-            "run": None if shown is None else shown.to_json(self._source.now(), full=full),
-            "verdict": self._verdicts.told(chosen),
-        }
+            chosen = run if run in self.picture.runs else self.picture.latest()
+            shown = self.picture.runs.get(chosen or "")
+            told = self._source.told()
+            if self.problem is not None:
+                told["problems"] = [*told["problems"], f"reading has stopped: {type(self.problem).__name__}: {self.problem}"]
+            run_told = None if shown is None else shown.to_json(self._source.now(), full=full)
+            source = {"what": self._source.what, "source": told, "rounds": self._rounds}
+            return {**source, "runs": list(self.picture.runs), "run": run_told, "verdict": self._verdicts.told(chosen)}
 
     def frame(self, run: str | None, full: bool) -> bytes:
         return f"data: {json.dumps(self.state(run, full), ensure_ascii=True)}\n\n".encode()
-
-    # --- requests ---------------------------------------------------------------------------------------------------------
 
     def _refuse_strangers(self, request: web.Request) -> None:
         from aiohttp import web
 
         host = request.headers.get("Host", "")
-        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        name = name.strip("[]")
+        name = (host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host).strip("[]")
         if not (is_loopback(name) or name == self._host or (self._host in ("0.0.0.0", "::") and _is_address(name))):
             raise web.HTTPForbidden(text=f"this page is not known as {name!r}; ask for it by its address\n")
 
@@ -270,31 +246,25 @@ def _is_address(name: str) -> bool:
 @contextmanager
 def served(source: Source, place: str, *, verdicts: Verdicts | None = None) -> Iterator[Watch]:
     """The page on a thread of its own, for programs that have no event loop to spare."""
-    watch = Watch(source, place, verdicts=verdicts)
-    ready: threading.Event = threading.Event()
-    failure: list[BaseException] = []
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
+    watch, failure = Watch(source, place, verdicts=verdicts), list[BaseException]()
+    ready, stop, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
 
     async def serve() -> None:
-        try:
-            async with watch:
-                ready.set()
-                await stop.wait()
-        except BaseException as error:
-            failure.append(error)
-            raise
-        finally:
+        async with watch:
             ready.set()
+            await stop.wait()
 
     def run() -> None:
         asyncio.set_event_loop(loop)
         try:
             loop.run_until_complete(serve())
-        except UsageError:
-            pass  # told to whoever waits for the page
+        except BaseException as error:
+            failure.append(error)  # raised where the page is waited for
+            if not isinstance(error, UsageError):
+                raise
         finally:
             loop.close()
+            ready.set()
 
     thread = threading.Thread(target=run, name="watch", daemon=True)
     thread.start()

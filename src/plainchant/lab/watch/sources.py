@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from bisect import bisect_right
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.model import TraceError, UsageError
@@ -64,16 +63,11 @@ class Spools:
     @property
     def size(self) -> int:
         """Bytes of all spools."""
-        files = self._follower.directory.rglob(f"*{SUFFIX}")
-        return sum(file.stat().st_size for file in files)
+        return sum(file.stat().st_size for file in self._follower.directory.rglob(f"*{SUFFIX}"))
 
     def told(self) -> dict[str, Any]:
-        return {
-            "alive": self._follower.alive,
-            "behind": self._follower.behind,
-            "problems": self._follower.problems,
-            "over": self.is_over,
-        }
+        follower = self._follower
+        return {"alive": follower.alive, "behind": follower.behind, "problems": follower.problems, "over": self.is_over}
 
 
 class Replay:
@@ -88,7 +82,9 @@ class Replay:
         if chosen not in runs:
             raise UsageError(f"there is no run {chosen!r} in {path}; there are: {', '.join(runs[:20])}")
         self.run = chosen
-        self._table = _in_time(table.filter(pc.equal(table.column("run"), chosen)))
+        # In the order in which things happened, as far as clocks tell; each history in its own order.
+        keys = [("time", "ascending"), ("process", "ascending"), ("index", "ascending")]
+        self._table = table.filter(pc.equal(table.column("run"), chosen)).sort_by(keys)
         self._speed = speed
         times = self._table.column("time")
         self._first, self._last = times[0].as_py(), pc.max(times).as_py()
@@ -100,24 +96,11 @@ class Replay:
     def poll(self) -> list[Fact]:
         if self._begun is None:
             self._begun = time.monotonic_ns()
-        until = self._at
-        if not self._speed:
-            until = min(self._at + ROUND_FACTS, self._table.num_rows)
-        else:
-            now = self.now()
-            for fact_time in self._times():
-                if fact_time > now or until - self._at >= ROUND_FACTS:
-                    break
-                until += 1
-        facts = list(facts_of(self._table.slice(self._at, until - self._at)))
-        self._at = until
-        return facts
-
-    def _times(self) -> Iterator[int]:
-        at = self._at
-        while at < self._table.num_rows:
-            yield from self._table.column("time").slice(at, ROUND_FACTS).to_pylist()
-            at += ROUND_FACTS
+        following = self._table.slice(self._at, ROUND_FACTS)
+        if self._speed:
+            following = following.slice(0, bisect_right(following.column("time").to_pylist(), self.now()))
+        self._at += following.num_rows
+        return list(facts_of(following))
 
     def now(self) -> int:
         if self.is_over or self._begun is None:
@@ -131,14 +114,7 @@ class Replay:
         return bool(self._at >= self._table.num_rows)
 
     def told(self) -> dict[str, Any]:
-        left = self._table.num_rows - self._at
-        return {"alive": 0, "behind": 0, "problems": [], "over": self.is_over, "left": left}
-
-
-def _in_time(table: pa.Table) -> pa.Table:
-    """The rows in the order in which they happened, as far as clocks tell; each history in its own order."""
-    keys = [("time", "ascending"), ("process", "ascending"), ("index", "ascending")]
-    return table.take(pc.sort_indices(table, sort_keys=keys))
+        return {"alive": 0, "behind": 0, "problems": [], "over": self.is_over, "left": self._table.num_rows - self._at}
 
 
 def source_at(path: Path, *, run: str | None, speed: float) -> Spools | Replay:

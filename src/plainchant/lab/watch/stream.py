@@ -1,20 +1,15 @@
 """The live verdict: properties of runs that are under way, with Spark Structured Streaming over their spools.
 
-Theory of operation
--------------------
-Whoever follows the spools (``trace.following``) hands each round's facts to a :class:`Staging`, which writes them as one small
-Parquet file. A row is what one process appended in that round, its facts as MessagePack: nullable times of 64 bits would
-not survive pandas. A file appears whole, by a rename. The stream reads the directory, groups by run, and keeps for each run a
-:class:`.properties.growing.Growing` as its state. In each micro-batch the task of a run puts its verdict into a file of
-that run, over the one before; the stream's own sink takes nothing. (``foreachBatch`` would bring the verdicts to the driver, but
-the callback server that it leaves behind hangs when a session is closed; a file sink keeps a list of all files for ever.)
+Each round's facts (``trace.following``) go to a :class:`Staging`, which writes them as one small Parquet file, whole by a rename.
+A row is what one process appended in that round, its facts as MessagePack: nullable times of 64 bits would not survive pandas.
+The stream groups by run and keeps a :class:`.properties.growing.Growing` as each run's state. In each micro-batch the task of a
+run replaces the file with that run's verdict; the stream's own sink takes nothing. (The callback server of ``foreachBatch`` hangs
+when a session is closed; a file sink keeps a list of all files for ever.)
 
-Files may reach the stream in another order than they were written, or again after a failure: histories have indices, so
-a state takes what is next and ignores what it has. The stream deletes files that it is done with, and old checkpoints; what
-is kept is bounded by ``growing``. On a cluster the directory must be one that all machines share.
-
-A violation shows as soon as its last event is read, staged and processed: the follower's pause, the trigger interval and one
-micro-batch. ``docs/watch.md`` has what was measured.
+Files may reach the stream in another order, or again after a failure: histories have indices, so a state takes what is next and
+ignores what it has. The stream deletes files that it is done with, and old checkpoints; what is kept is bounded by ``growing``.
+On a cluster all machines must share the directory. A violation shows after the follower's pause, the trigger interval and one
+micro-batch; ``docs/watch.md`` has what was measured.
 """
 
 from __future__ import annotations
@@ -49,7 +44,6 @@ INTERVAL: Final = 0.5
 """Seconds between two micro-batches."""
 PARTITIONS: Final = 1
 """Tasks of a micro-batch: nearly always there is one run, and each further task costs time."""
-
 NOBODY: Final = "\0"
 """The run of the first, empty micro-batch."""
 _SETTINGS: Final = {
@@ -57,7 +51,6 @@ _SETTINGS: Final = {
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
 }
-
 _STAGED: Final = pa.schema(
     [("run", pa.string()), ("round", pa.int64()), ("process", pa.string()), ("rows", pa.int64()), ("facts", pa.binary())]
 )
@@ -96,10 +89,8 @@ class Staging:
         self._round += 1
         rows: list[dict[str, Any]] = [{"run": run, "round": self._round, "rows": 0} for run in told]
         for (run, process), own in histories.items():
-            count = sum(fact.count for fact in own)
-            rows.append(
-                {"run": run, "round": self._round, "process": process, "rows": count, "facts": _encode(list(_thinned(own)))}
-            )
+            row = {"run": run, "round": self._round, "process": process, "rows": sum(fact.count for fact in own)}
+            rows.append({**row, "facts": _encode(list(_thinned(own)))})
         for run in told:
             self._runs[run] -= 1
         self._put(rows)
@@ -138,9 +129,7 @@ def judge(verdicts: str, key: tuple[str], batches: Iterator[pd.DataFrame], state
     rounds: dict[int, list[bytes]] = {}
     for batch in batches:
         for number, facts in zip(batch["round"], batch["facts"], strict=True):
-            told = rounds.setdefault(int(number), [])
-            if facts is not None:
-                told.append(facts)
+            rounds.setdefault(int(number), []).extend([facts] if facts is not None else [])
     for number in sorted(rounds):
         for facts in rounds[number]:
             growing.feed(_decode(facts))
@@ -185,13 +174,8 @@ class LiveVerdict:
             .option("maxFileAge", "1h")
             .parquet(str(self._staging.directory))
         )
-        judged = staged.groupBy("run").applyInPandasWithState(
-            partial(judge, str(self._verdicts)),
-            "run string, events bigint",
-            "growing binary",
-            "update",
-            GroupStateTimeout.NoTimeout,
-        )
+        schemas = ("run string, events bigint", "growing binary", "update", GroupStateTimeout.NoTimeout)
+        judged = staged.groupBy("run").applyInPandasWithState(partial(judge, str(self._verdicts)), *schemas)
         self._query = (
             judged.writeStream.outputMode("update")
             .format("noop")
@@ -215,9 +199,7 @@ class LiveVerdict:
     @property
     def runs(self) -> dict[str, dict[str, Any]]:
         """The verdict so far of each run: what :meth:`Growing.to_json` says, and when it was ``judged``, ns since 1970."""
-        for file in self._verdicts.glob("*.json"):
-            if file.name.startswith("_"):
-                continue
+        for file in self._verdicts.glob("[!_]*.json"):
             changed = file.stat().st_mtime_ns
             if self._read.get(file, (0, {}))[0] != changed:
                 self._read[file] = (changed, json.loads(file.read_bytes()))
@@ -232,7 +214,4 @@ class LiveVerdict:
     def problem(self) -> str | None:
         """Why the stream has stopped; None while it goes on."""
         error = self._query.exception() if self._query is not None and not self._query.isActive else None
-        if error is None:
-            return None
-        explained = explain_failure(error)
-        return str(explained) if explained is not None else str(error).splitlines()[0]
+        return None if error is None else str(explain_failure(error) or str(error).splitlines()[0])

@@ -40,19 +40,19 @@ class Tap(Spool):
     ) -> None:
         if self._inner is not None:
             self._inner.send(time, group, view, first, payloads, deadline)
-        self._add("send", time, group, view, self._process_name, first, len(payloads), deadline=deadline)
+        self._add("send", time, group, view=view, sender=self._process_name, seq=first, count=len(payloads), deadline=deadline)
 
     def deliver(
         self, time: int, group: str, view: int | None, sender: str, first: int, payloads: Sequence[bytes], rank: int | None
     ) -> None:
         if self._inner is not None:
             self._inner.deliver(time, group, view, sender, first, payloads, rank)
-        self._add("deliver", time, group, view, sender, first, len(payloads))
+        self._add("deliver", time, group, view=view, sender=sender, seq=first, count=len(payloads))
 
     def accept(self, time: int, group: str, payloads: Sequence[bytes]) -> None:
         if self._inner is not None:
             self._inner.accept(time, group, payloads)
-        self._add("accept", time, group, None, self._process_name, None, len(payloads))
+        self._add("accept", time, group, sender=self._process_name, count=len(payloads))
 
     def row(
         self,
@@ -70,7 +70,8 @@ class Tap(Spool):
         if self._inner is not None:
             self._inner.row(kind, time, group, view, sender, seq, rank, members, deadline, detail)
         text = None if detail is None else json.dumps(detail, default=str)
-        self._add(kind, time, group, view, sender, seq, members=None if members is None else tuple(members), detail=text)
+        named = None if members is None else tuple(members)
+        self._add(kind, time, group, view=view, sender=sender, seq=seq, members=named, detail=text)
 
     def packets(self, count: int) -> None:
         if self._inner is not None:
@@ -85,43 +86,12 @@ class Tap(Spool):
         if self._inner is not None:
             self._inner.close()
 
-    def _add(
-        self,
-        kind: str,
-        time: int,
-        group: str | None = None,
-        view: int | None = None,
-        sender: str | None = None,
-        seq: int | None = None,
-        count: int = 1,
-        *,
-        members: tuple[str, ...] | None = None,
-        detail: str | None = None,
-        deadline: int | None = None,
-    ) -> None:
+    def _add(self, kind: str, time: int, group: str | None = None, *, count: int = 1, **more: Any) -> None:
         if count < 1:
             return
         self._forgotten += len(self._facts) == KEPT
-        self._facts.append(
-            Fact(
-                self._run_name,
-                self._process_name,
-                self._upcoming,
-                kind,
-                time,
-                group,
-                view,
-                sender,
-                seq,
-                count,
-                members,
-                detail,
-                deadline,
-            )
-        )
+        self._facts.append(Fact(self._run_name, self._process_name, self._upcoming, kind, time, group, count=count, **more))
         self._upcoming += count
-
-    # --- as a source ----------------------------------------------------------------------------------------------------
 
     def poll(self) -> list[Fact]:
         """What happened since the last look."""

@@ -57,11 +57,8 @@ class NoVerdict:
 
 
 class SparkVerdict:
-    """``start`` it, give it facts, ``stop`` it. ``whole`` makes the trace to verify when all is over and says where it is; None:
-    somebody else verifies the end.
-
-    ``staging`` is where facts wait for Spark, a directory that a cluster's machines share; without it a temporary one.
-    """
+    """``start`` it, give it facts, ``stop`` it. ``whole`` makes the trace to verify at the end and returns its place; None: the
+    end is not verified here. ``staging``: where facts wait for Spark, a directory that a cluster's machines share."""
 
     def __init__(
         self,
@@ -71,14 +68,9 @@ class SparkVerdict:
         memory: str | None = None,
         staging: Path | None = None,
     ) -> None:
-        self._whole = whole
-        self._master = master
-        self._memory = memory
-        self._place = staging
+        self._whole, self._master, self._memory, self._place = whole, master, memory, staging
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._is_over = threading.Event()
-        self._ready = threading.Event()
+        self._stop, self._is_over, self._ready = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="verdict", daemon=True)
         self._state, self._why = "starting", "Spark is starting, which takes some seconds"
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -119,11 +111,10 @@ class SparkVerdict:
         self._is_over.set()
 
     def told(self, run: str | None) -> dict[str, Any]:
-        so_far = self._runs.get(run or "")
         return {
             "state": self._state,
             "why": self._why,
-            "so_far": so_far,
+            "so_far": self._runs.get(run or ""),
             "final": self._final,
             "staged": self._staged,
             "ending": self._whole is not None and self._is_over.is_set() and self._final is None and self._state == "on",
@@ -164,8 +155,7 @@ class SparkVerdict:
                     self._state, self._why = "on", ""
                     self._ready.set()
                 self._runs = stream.runs
-                problem = stream.problem
-                if problem is not None:
+                if (problem := stream.problem) is not None:
                     raise RuntimeError(problem)
                 judged = sum(told["events"] for told in self._runs.values())
                 if self._whole is not None and self._is_over.is_set() and self._final is None and judged >= self._staged:
@@ -178,16 +168,11 @@ class SparkVerdict:
         assert self._scratch is not None
         assert self._whole is not None
         try:
-            path = self._whole(Path(self._scratch.name, "whole"))
-            verification = verify(spark, [path])
+            verification = verify(spark, [self._whole(Path(self._scratch.name, "whole"))])
         except PlainchantError as error:
             return {"problem": str(error)}
-        told = verification.to_json()
-        told["properties"] = {
-            name: {**outcome.to_json(), "verdict": outcome.verdict} for name, outcome in verification.properties.items()
-        }
-        told["warnings"] = list(verification.warnings)
-        return told
+        properties = {name: {**found.to_json(), "verdict": found.verdict} for name, found in verification.properties.items()}
+        return {**verification.to_json(), "properties": properties, "warnings": list(verification.warnings)}
 
 
 def collected(spools: Path, size: Callable[[], int]) -> Callable[[Path], str]:
@@ -197,10 +182,8 @@ def collected(spools: Path, size: Callable[[], int]) -> Callable[[Path], str]:
         from ...trace.collect import collect
 
         if size() > LARGEST:
-            raise PlainchantError(
-                f"the spools are larger than {LARGEST // 2**20} MB, so the end is not verified by itself: "
-                f"plainchant collect {spools} --out TRACE, then plainchant verify TRACE"
-            )
+            large = f"the spools are larger than {LARGEST // 2**20} MB, so the end is not verified by itself"
+            raise PlainchantError(f"{large}: plainchant collect {spools} --out TRACE, then plainchant verify TRACE")
         with contextlib.suppress(FileExistsError):
             collect([spools], out)
         return str(out)

@@ -19,10 +19,8 @@ def short(value: object, most: int = TEXT_MAX) -> str:
 
 def detail_of(text: str | None) -> dict[str, Any]:
     """The detail of a row; empty if there is none, or none that can be read."""
-    if not text:
-        return {}
     try:
-        value = json.loads(text)
+        value = json.loads(text or "{}")
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -47,48 +45,35 @@ def why_blocked(detail: dict[str, Any]) -> str:
     >>> why_blocked({"reason": "full", "text": "all slots are taken"})
     'all slots are taken'
     """
-    for name in ("text", "situation", "reason"):
-        if detail.get(name):
-            return reason_of(detail[name])
-    return "it does not say why"
+    return reason_of(detail.get("text") or detail.get("situation") or detail.get("reason") or "it does not say why")
 
 
 def event(fact: Fact, detail: dict[str, Any]) -> str:
     """What a line of the log says; nothing if it is not worth one."""
     group = short(fact.group, NAME_MAX)
     match fact.kind:
-        case "start":
-            return f"starts, with {short(detail.get('protocol') or 'an unknown protocol', NAME_MAX)}"
-        case "join":
-            return f"is in {group}"
-        case "leave":
-            return f"leaves {group}"
         case "view":
             return _view(fact, detail, group)
         case "crash":
             if detail.get("by") == "collector":
                 return "is dead: its history has no end"
             return f"stops: {reason_of(detail.get('text') or detail.get('reason') or 'it does not say why')}"
-        case "end":
-            return "ends"
-        case "fault":
-            what = detail.get("fault") or detail.get("kind") or "fault"
-            return f"fault: {short(what, NAME_MAX)}"
         case "suspect" | "refute" | "confirm" | "elect" | "remove" | "refused" | "reject":
-            return f"{fact.kind}: {_told(detail)}" if detail else fact.kind
-        case "block" if fact.seq is None:
-            return f"is blocked: {why_blocked(detail)}"
-        case "unblock":
-            return "is blocked no longer"
-    return ""
-
-
-def _told(detail: dict[str, Any]) -> str:
-    """A detail by its text, or, if it has none, by its names and values."""
-    if detail.get("text") or detail.get("reason"):
-        return reason_of(detail)
-    pairs = [f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}" for name, value in detail.items()]
-    return short("; ".join(pairs))
+            if detail.get("text") or detail.get("reason"):
+                return f"{fact.kind}: {reason_of(detail)}"
+            values = {name: ", ".join(map(str, each)) if isinstance(each, list) else each for name, each in detail.items()}
+            told = short("; ".join(f"{name} {value}" for name, value in values.items()))
+            return f"{fact.kind}: {told}" if detail else fact.kind
+    acts = {
+        "start": f"starts, with {short(detail.get('protocol') or 'an unknown protocol', NAME_MAX)}",
+        "join": f"is in {group}",
+        "leave": f"leaves {group}",
+        "end": "ends",
+        "fault": f"fault: {short(detail.get('fault') or detail.get('kind') or 'fault', NAME_MAX)}",
+        "block": f"is blocked: {why_blocked(detail)}" if fact.seq is None else "",
+        "unblock": "is blocked no longer",
+    }
+    return acts.get(fact.kind, "")
 
 
 def _view(fact: Fact, detail: dict[str, Any], group: str) -> str:
