@@ -35,8 +35,7 @@ VERDICTS: Final[tuple[Verdict, ...]] = (HOLDS, REMARK, FAILS, OPEN)
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
-_TASKS_A_SLOT: Final = 2
-"""More than one, so that a slot that is done early gets another; few, because each costs a start."""
+_TASKS_A_SLOT: Final = 2  # More than one, so that a slot that is done early gets another; few, because each costs a start.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,11 +57,9 @@ class Figure:
     x_label: str
     y_label: str
     series: tuple[Series, ...]
-    log_x: bool = False
-    """A logarithmic axis, with the measured values as its ticks."""
+    log_x: bool = False  # A logarithmic axis, with the measured values as its ticks.
     log_y: bool = False
-    steps: bool = False
-    """A value holds until the next one: no slopes between points."""
+    steps: bool = False  # A value holds until the next one: no slopes between points.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,8 +86,7 @@ class Measured:
     measured: str
     verdict: Verdict
     why: str
-    data: Sequence[Mapping[str, Any]] = ()
-    """The rows behind it."""
+    data: Sequence[Mapping[str, Any]] = ()  # The rows behind it.
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
@@ -101,14 +97,11 @@ class Claim:
     """What a document states, as something that can be measured."""
 
     number: int
-    paper: str
-    """Number of the source document."""
+    paper: str  # Number of the source document.
     section: str
     claim: str
-    how: str
-    """How it is tested, and the rule for the verdict."""
-    expected: Verdict
-    """The verdict on record (docs/reproduce.md)."""
+    how: str  # How it is tested, and the rule for the verdict.
+    expected: Verdict  # The verdict on record (docs/reproduce.md).
     run: Callable[[Context], Measured]
 
 

@@ -70,9 +70,7 @@ def scenario(
     )
 
 
-# --- what runs and traces say ---------------------------------------------------------------------------------------
-
-
+# What runs and traces say
 def came_to_rest(summary: Summary) -> bool:
     """Whether a run got quiet, or was not asked to."""
     return summary.quiet or not summary.drained

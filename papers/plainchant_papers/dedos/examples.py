@@ -12,8 +12,7 @@ from . import cases, variants
 from .metered import Run
 from .towns import Plan
 
-_ATTEMPTS = 3
-"""With so many seeds: operations take other times."""
+_ATTEMPTS = 3  # With so many seeds: operations take other times.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,12 +21,10 @@ class Outcome:
 
     label: str
     rule: bool
-    delivered: tuple[tuple[str, int], ...]
-    """How many messages each receiver has got."""
+    delivered: tuple[tuple[str, int], ...]  # How many messages each receiver has got.
     violated: tuple[str, ...]
     distributors: int
-    boxes: int
-    """Boxes that crashed."""
+    boxes: int  # Boxes that crashed.
 
     @property
     def is_good(self) -> bool:

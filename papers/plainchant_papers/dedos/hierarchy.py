@@ -19,8 +19,7 @@ from ..runs import fault, rows_of
 from .metered import Run
 from .towns import FORMED, LOADED, Plan, load, node, plan, town
 
-RATE: Final = 200.0
-"""Messages a second, of all senders together."""
+RATE: Final = 200.0  # Messages a second, of all senders together.
 ALIKE: Final[Mapping[str, Any]] = {
     "heartbeat": Duration(100 * MS), "quiet_after": Duration(100 * MS), "suspect_after": Duration(550 * MS),
     "patience": Duration(2000 * MS),
@@ -55,21 +54,14 @@ class Cost:
     nodes: int
     members: int
     messages: int
-    packets: float
-    """On the LAN, a message."""
-    idle: float
-    """Those of them that would be there without messages (presents, dummy messages, announcements), a second."""
+    packets: float  # On the LAN, a message.
+    idle: float  # Those of them that would be there without messages (presents, dummy messages, announcements), a second.
     bytes: float
-    lan_time: float
-    """µs a message."""
-    interrupts: float
-    """Packets that processes handle, a message."""
-    busiest: float
-    """Packets that the busiest process handles or sends, a message."""
-    operations: float
-    """On shared memory, a message."""
-    latency: float
-    """Mean of all deliveries, µs."""
+    lan_time: float  # µs a message.
+    interrupts: float  # Packets that processes handle, a message.
+    busiest: float  # Packets that the busiest process handles or sends, a message.
+    operations: float  # On shared memory, a message.
+    latency: float  # Mean of all deliveries, µs.
     worst: float
 
 
@@ -168,8 +160,7 @@ def figures(found: Sequence[Cost]) -> tuple[Figure, ...]:
     return tuple(drawn)
 
 
-# --- recovery -------------------------------------------------------------------------------------------------------
-
+# Recovery
 CRASHES: Final = ("none", "receiver", "sender", "box", "relay", "distributor", "node", "distributor's node", "full history")
 """The last one is no crash: the distributor's history holds four messages, and more come before these are acknowledged."""
 FLAT_CRASHES: Final = ("none", "receiver", "sender", "distributor", "node", "distributor's node")
@@ -189,8 +180,7 @@ class Crash:
     members: int = 4
     at: float = CRASHED_AT
     after: float = 900.0
-    every: float = 4.0
-    """From one message to the next, ms."""
+    every: float = 4.0  # From one message to the next, ms.
     seed: int = 0
 
     def plan(self) -> Plan:
@@ -229,19 +219,14 @@ class Recovery:
 
     protocol: str
     kind: str
-    usual: float
-    """The longest that a message took before the crash,"""
-    stall: float
-    """and after it."""
-    noticed: float
-    """From the crash until its victims are out of the group, at everybody; -1: nobody is out."""
-    distributors: int
-    """How many were started, the first one included."""
+    usual: float  # The longest that a message took before the crash,
+    stall: float  # and after it.
+    noticed: float  # From the crash until its victims are out of the group, at everybody; -1: nobody is out.
+    distributors: int  # How many were started, the first one included.
     violated: tuple[str, ...]
     nodes: int
     members: int
-    halted: int
-    """Processes that had to stop though nothing of theirs crashed."""
+    halted: int  # Processes that had to stop though nothing of theirs crashed.
 
 
 def recovery_of(one: Crash) -> Recovery:
@@ -273,10 +258,8 @@ def recoveries(context: Context) -> list[Recovery]:
     return context.sweep(recovery_of, items)
 
 
-FELT: Final = ((2, 2), (2, 16), (8, 8), (32, 2))
-"""Nodes and members of the installations in which crashes are compared by size,"""
-FELT_KINDS: Final = ("receiver", "box", "relay", "distributor", "node", "distributor's node")
-"""and what crashes there."""
+FELT: Final = ((2, 2), (2, 16), (8, 8), (32, 2))  # Nodes and members of the installations in which crashes are compared by size,
+FELT_KINDS: Final = ("receiver", "box", "relay", "distributor", "node", "distributor's node")  # and what crashes there.
 
 
 def recoveries_by_size(context: Context) -> list[Recovery]:

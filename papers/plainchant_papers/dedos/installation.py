@@ -39,10 +39,8 @@ from ..runs import rows_of
 from .metered import Run
 from .towns import FORMED, LOADED, Plan, frame_time, load, plan, town
 
-DELAY: Final = 100.0
-"""One way, µs: d. Frames take no time here, so that simulations of 1,000 nodes take minutes."""
-OPERATION: Final = 50.0
-"""The longest operation on shared memory, µs; they take half of it on average: o = 25."""
+DELAY: Final = 100.0  # One way, µs: d. Frames take no time here, so that simulations of 1,000 nodes take minutes.
+OPERATION: Final = 50.0  # The longest operation on shared memory, µs; they take half of it on average: o = 25.
 BOXES: Final = 2
 ACKNOWLEDGE: Final = 20.0
 RETRY: Final = 30.0
@@ -50,8 +48,7 @@ SIZE: Final = 64
 _SENDERS: Final = 30
 BYTES: Final[Mapping[str, int]] = {"McRequest": 127, "Multicast": 113, "AcksOnly": 42, "Present": 52}
 """Of packets with one message of that size each, with names as in these runs; of a present, without the names of members."""
-_NAME: Final = 10
-"""Bytes of a name in a present, which has those of all networked processes of its node."""
+_NAME: Final = 10  # Bytes of a name in a present, which has those of all networked processes of its node.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,20 +93,14 @@ class Estimate:
     """What the model says, or a simulation; a second."""
 
     requests: float
-    multicasts: float
-    """Reminders included."""
+    multicasts: float  # Reminders included.
     acknowledgements: float
     presents: float
-    repeats: float
-    """Requests for retransmissions, and retransmissions."""
-    latency: float
-    """Mean, µs."""
-    relay: float
-    """Packets that a relay sends and handles."""
-    distributor: float
-    """Packets that the relay with the distributor sends and handles."""
-    lan: float
-    """Share of the time for which an Ethernet of 100 Mbit/s is occupied."""
+    repeats: float  # Requests for retransmissions, and retransmissions.
+    latency: float  # Mean, µs.
+    relay: float  # Packets that a relay sends and handles.
+    distributor: float  # Packets that the relay with the distributor sends and handles.
+    lan: float  # Share of the time for which an Ethernet of 100 Mbit/s is occupied.
 
     @property
     def packets(self) -> float:

@@ -13,14 +13,10 @@ from .hierarchy import cost_of, steady
 from .metered import Run
 from .towns import FORMED, LAN, LOADED, Plan, load, node, plan, town
 
-# --- 103: latency -----------------------------------------------------------------------------------------------------
-
-CALM: Final = ("none", "receiver", "sender", "node")
-"""Mailboxes and the distributor live, and so do relays;"""
-LATE: Final = ("box", "distributor", "distributor's node", "full history")
-"""here something delivers late, as the paper says."""
-_MORE: Final = 2.0
-"""A delivery is late if it takes so many times as long as the longest without a failure."""
+# 103: latency
+CALM: Final = ("none", "receiver", "sender", "node")  # Mailboxes and the distributor live, and so do relays;
+LATE: Final = ("box", "distributor", "distributor's node", "full history")  # here something delivers late, as the paper says.
+_MORE: Final = 2.0  # A delivery is late if it takes so many times as long as the longest without a failure.
 
 
 def latency(context: Context) -> Measured:
@@ -43,9 +39,7 @@ def latency(context: Context) -> Measured:
     )
 
 
-# --- 104: broadcasts --------------------------------------------------------------------------------------------------
-
-
+# 104: broadcasts
 def point_to_point(one: Plan) -> Plan:
     """The same without broadcasts."""
     network = dataclasses.replace(one.scenario.network, broadcast=False)
@@ -86,9 +80,7 @@ def broadcasts(context: Context) -> Measured:
     )  # fmt: skip
 
 
-# --- 105: buffering ---------------------------------------------------------------------------------------------------
-
-
+# 105: buffering
 def lossy(loss: float, buffering: bool, seed: int, seconds: float) -> Plan:
     """Four nodes on a LAN that loses packets."""
     names = town(4, 2)
@@ -107,8 +99,7 @@ class Again:
     loss: float
     buffering: bool
     sent: int
-    again: int
-    """Messages that the distributor has sent to a relay again."""
+    again: int  # Messages that the distributor has sent to a relay again.
     violated: tuple[str, ...]
 
 
@@ -147,8 +138,7 @@ def buffering(context: Context) -> Measured:
     )  # fmt: skip
 
 
-# --- 106: distributors ------------------------------------------------------------------------------------------------
-
+# 106: distributors
 _NODES: Final = 4
 
 
@@ -171,8 +161,7 @@ class Loads:
     label: str
     groups: int
     distributors: tuple[tuple[str, int], ...]
-    handled: tuple[tuple[str, float], ...]
-    """Packets that each node has sent and handled, a message."""
+    handled: tuple[tuple[str, float], ...]  # Packets that each node has sent and handled, a message.
 
     @property
     def uneven(self) -> float:

@@ -15,17 +15,14 @@ from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scena
 from ..runs import milliseconds, scenario
 
 BANDWIDTH: Final = 100_000_000
-HEADER: Final = 66
-"""Bytes that a packet adds on the wire: UDP and IP 28, an Ethernet frame with preamble and gap 38."""
-SMALLEST: Final = 84
-"""Bytes of the smallest Ethernet frame, with preamble and gap."""
+HEADER: Final = 66  # Bytes that a packet adds on the wire: UDP and IP 28, an Ethernet frame with preamble and gap 38.
+SMALLEST: Final = 84  # Bytes of the smallest Ethernet frame, with preamble and gap.
 LAN: Final = Network(
     delay=Delay("constant", Duration(100 * US)), bandwidth=BANDWIDTH, shared=True, header=HEADER, minimum_frame=SMALLEST
 )
 LOADED: Final = 300.0
 """By then every group here has formed (ms): senders may begin. All of them send their first message at once."""
-FORMED: Final = 700.0
-"""By then that is over: counting may begin."""
+FORMED: Final = 700.0  # By then that is over: counting may begin.
 
 
 def town(nodes: int, members: int) -> tuple[str, ...]:
@@ -46,23 +43,17 @@ def frame_time(size: int) -> float:
     return max(size + HEADER, SMALLEST) * 8 * SECOND / BANDWIDTH / US
 
 
-# --- what is run ----------------------------------------------------------------------------------------------------
-
-
+# What is run
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """A run that can travel to a task."""
 
     scenario: Scenario
-    variants: tuple[str, ...] = ()
-    """By name: the rules that are taken out, and other choices (``variants``)."""
-    begin: int = 0
-    """The window in which is counted, ns;"""
+    variants: tuple[str, ...] = ()  # By name: the rules that are taken out, and other choices (``variants``).
+    begin: int = 0  # The window in which is counted, ns;
     end: int = 1 << 62
-    lemmas: bool = False
-    """Whether the paper's invariants are asked."""
-    handled: tuple[str, ...] = ()
-    """Whose incoming packets are counted; none given: everybody's. It takes time with many nodes."""
+    lemmas: bool = False  # Whether the paper's invariants are asked.
+    handled: tuple[str, ...] = ()  # Whose incoming packets are counted; none given: everybody's. It takes time with many nodes.
     seated: tuple[str, ...] = ()
     """Processes that take their seats before the others of their nodes, and so are the relays there. Without it the durations
     of operations decide which networked process of a node is its relay."""

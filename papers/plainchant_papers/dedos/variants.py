@@ -26,8 +26,7 @@ from plainchant.protocols.dedos.ports import Ports
 from plainchant.protocols.dedos.relay import Relay
 from plainchant.protocols.variants import Variant, Variants
 
-RULES: Final = Variants()
-"""By the name of the rule that is taken out."""
+RULES: Final = Variants()  # By the name of the rule that is taken out.
 CHOICES: Final = Variants()
 
 
@@ -41,9 +40,7 @@ def without(rules: Mapping[str, bool]) -> Variant:
     return RULES.together(*(name for name, is_kept in rules.items() if not is_kept))
 
 
-# --- within a node ------------------------------------------------------------------------------------------------------
-
-
+# Within a node
 @RULES.replaces("reserve", Member, "_is_element_left")
 def _any_element(self: Member, copy: Copy, waiting: int) -> bool:
     return len(tuple(copy.entries())) < self.parameters.elements
@@ -204,9 +201,7 @@ def _beyond_gaps(copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, n
     return max(done, default=oldest - 1)
 
 
-# --- between nodes ------------------------------------------------------------------------------------------------------
-
-
+# Between nodes
 @RULES.replaces("duplicates", Distributor, "_is_numbered")
 def _never_numbered(self: Distributor, sender: ProcessId, number: int) -> bool:
     return False
@@ -334,9 +329,7 @@ def _drops_it(self: Relay, is_active: bool) -> bool:
     return False
 
 
-# --- other choices ------------------------------------------------------------------------------------------------------
-
-
+# Other choices
 @CHOICES.replaces("one distributor", Dedos, "_choose")
 def _first_node(self: Dedos, group: str, relay: Any, tried: ProcessId) -> ProcessId:
     """The first node distributes all groups, however much it has to do."""

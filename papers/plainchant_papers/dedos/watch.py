@@ -17,8 +17,7 @@ from plainchant.protocols.dedos import invariants
 from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimMemory
 
-Answers = Iterator[tuple[str, list[str]]]
-"""The name of each question, and what is wrong."""
+Answers = Iterator[tuple[str, list[str]]]  # The name of each question, and what is wrong.
 
 
 class Lemmas:

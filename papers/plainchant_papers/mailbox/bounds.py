@@ -40,17 +40,13 @@ from .scripted import (
     times,
 )
 
-_SLACK: Final = 0.1
-"""µs: what the ticks of a nanosecond of a few copies come to, and more."""
+_SLACK: Final = 0.1  # µs: what the ticks of a nanosecond of a few copies come to, and more.
 _ROUNDING: Final = 0.0005
-_RARELY: Final = 1000
-"""A polling delay in which a whole Receive has room: no look comes between deciding and reading."""
+_RARELY: Final = 1000  # A polling delay in which a whole Receive has room: no look comes between deciding and reading.
 _RECEIVERS: Final = "abcdefg"
 
 
-# --- runs -------------------------------------------------------------------------------------------------------------
-
-
+# Runs
 def worst_first(copies: int, receivers: str = "ab", poll: int = POLL) -> Plan:
     """The sender's clock is ahead by e, the message is complete just after a look, everything takes its bound, and the copies die
     when everybody has looked: they are found dead by who decides, and again by who reads, unless a look comes between them."""
@@ -143,8 +139,7 @@ class Spans:
     send_bound: float
     latest_bound: float
     violated: tuple[str, ...]
-    earliest: float
-    """The earliest decision (first protocol) or delivery (second) after a timestamp, by the clock of who did it."""
+    earliest: float  # The earliest decision (first protocol) or delivery (second) after a timestamp, by the clock of who did it.
 
 
 def spans_of(one: Plan) -> Spans:
@@ -195,9 +190,7 @@ def equation(line: tuple[float, float, float]) -> str:
     return f"{a:.1f} n {'-' if b < 0 else '+'} {abs(b):.1f}"
 
 
-# --- the figures of the paper -----------------------------------------------------------------------------------------
-
-
+# The figures of the paper
 def picture_of(item: tuple[Plan, str]) -> str:
     """The timing diagram of what a process does for the message of s."""
     one, process = item
@@ -209,9 +202,7 @@ def typical(tolerate: str) -> Plan:
     return plan("s a b", message("s", 5000), script=Script(usual=1), tolerate=tolerate, senders=("s",), copies=3)
 
 
-# --- 89: Send ---------------------------------------------------------------------------------------------------------
-
-
+# 89: Send
 def send(context: Context) -> Measured:
     runs = [*context.once("drawn bounds", drawn_runs), *context.once("worst bounds", worst_runs)]
     picture = context.sweep(picture_of, [(typical("crash"), "s")])
@@ -249,9 +240,7 @@ def send(context: Context) -> Measured:
     )
 
 
-# --- 90: Receive ------------------------------------------------------------------------------------------------------
-
-
+# 90: Receive
 @dataclasses.dataclass(frozen=True, slots=True)
 class Received:
     """The longest Receive that was brought about, µs."""
@@ -345,9 +334,7 @@ def receive(context: Context) -> Measured:
     )
 
 
-# --- 91: latency ------------------------------------------------------------------------------------------------------
-
-
+# 91: latency
 def latency(context: Context) -> Measured:
     worst = context.once("worst bounds", worst_runs)
     runs = [*context.once("drawn bounds", drawn_runs), *worst]
@@ -414,9 +401,7 @@ def _printed_expiry(copies: int) -> int:
     return (copies * (WRITE + FLAG) + POLL + copies * DECIDE + 2 * SKEW) * US
 
 
-# --- 92: what times depend on -----------------------------------------------------------------------------------------
-
-
+# 92: what times depend on
 def crowded(tolerate: str, receivers: int, service: float) -> Plan:
     """Messages of one sender, and a memory that serves one at a time."""
     names = _RECEIVERS[:receivers]

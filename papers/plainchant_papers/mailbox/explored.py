@@ -11,8 +11,7 @@ from plainchant.protocols.mailbox.exploration import mailbox_case
 
 from ..claims import Table
 
-STEPS: Final = frozenset({"decide"})
-"""Steps of decisions take nothing or their bound; everything else takes its bound."""
+STEPS: Final = frozenset({"decide"})  # Steps of decisions take nothing or their bound; everything else takes its bound.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,10 +22,8 @@ class Small:
     parameters: Mapping[str, Any]
     settings: Mapping[str, Any]
     rules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    equal_clocks: bool = False
-    """All clocks show the same; the protocol does not know it."""
-    promise: str = ""
-    """What is looked for; empty: anything."""
+    equal_clocks: bool = False  # All clocks show the same; the protocol does not know it.
+    promise: str = ""  # What is looked for; empty: anything.
     probes: int = 0
     limit: int = 1_000_000
 
@@ -39,16 +36,11 @@ class Explored:
     rules: str
     states: int
     transitions: int
-    runs: int
-    """Runs to their ends that differ,"""
-    drawn: int
-    """and runs that were drawn before, to find at once what breaks easily."""
-    complete: bool
-    """Everything was tried."""
-    broken: str
-    """The promise that a run has broken, if any,"""
-    how: str
-    """and how."""
+    runs: int  # Runs to their ends that differ,
+    drawn: int  # and runs that were drawn before, to find at once what breaks easily.
+    complete: bool  # Everything was tried.
+    broken: str  # The promise that a run has broken, if any,
+    how: str  # and how.
     faults: int
 
 

@@ -31,9 +31,8 @@ from .scripted import (
     times,
 )
 
-# --- 83: an early receiver --------------------------------------------------------------------------------------------
 
-
+# 83: an early receiver
 def early_receiver(tolerate: str, ahead: float) -> Plan:
     """Three senders, which take all the time that they have, one after the other; the clock of one receiver is ahead, and it
     looks often."""
@@ -88,9 +87,7 @@ def early(context: Context) -> Measured:
     )
 
 
-# --- 84: late failures ------------------------------------------------------------------------------------------------
-
-
+# 84: late failures
 def late_receiver(tolerate: str, stop: float) -> Plan:
     pause = fault("pause", stop, process="c", length=3000)
     return plan(
@@ -140,10 +137,7 @@ def late(context: Context) -> Measured:
         f"something. A sender whose write takes up to {max(shares):g} of its bound, with another message after it: "
         f"{bad(senders['crash'])} of {len(shares)} do ({example}). With the second protocol {bad(receivers['timing'])} and "
         f"{bad(senders['timing'])}",
-        judge(
-            holds=not bad(receivers["crash"]) and not bad(senders["crash"]) and stopped > 0,
-            nearly=False,
-        ),
+        judge(holds=not bad(receivers["crash"]) and not bad(senders["crash"]) and stopped > 0, nearly=False),
         "3.4.1 says that the first protocol is tolerant of late timing failures. Of late receivers it is; a late sender inserts "
         "a message when one receiver has gone on to a later timestamp and another has not, and they deliver different messages. "
         "The second protocol rejects it by X, or everybody has it in time",
@@ -151,8 +145,7 @@ def late(context: Context) -> Measured:
     )
 
 
-# --- 86: how many -----------------------------------------------------------------------------------------------------
-
+# 86: how many
 KINDS: Final = ("early", "late", "crashed")
 
 
@@ -254,9 +247,7 @@ def _all_below(found: Sequence[Survived], one: Survived) -> bool:
     )
 
 
-# --- 88: X ------------------------------------------------------------------------------------------------------------
-
-
+# 88: X
 def last_moment(copies: int, rules: Rules = AS_BUILT, expiry: float = 0) -> Plan:
     """All copies but the last are dead, everything takes as long as it may, and the message is complete when everybody has just
     looked."""
@@ -282,8 +273,7 @@ class Expiry:
     copies: int
     printed: float
     corrected: float
-    least: float
-    """The smallest with which the message is accepted."""
+    least: float  # The smallest with which the message is accepted.
     printed_rejects: bool
     corrected_rejects: bool
 

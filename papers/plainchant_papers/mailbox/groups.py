@@ -36,26 +36,19 @@ from .scripted import (
     us,
 )
 
-# --- 93: Join and Leave -----------------------------------------------------------------------------------------------
 
-
+# 93: Join and Leave
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flags:
     """Whom messages had a decision flag for while c joined and left."""
 
     label: str
-    messages: int
-    """Entries in copies that were looked at,"""
-    within: int
-    """of which so many have a timestamp from the entry on and before the exit,"""
-    missing: int
-    """so many of these have no flag for c: Claim 1 is broken,"""
-    after: int
-    """so many have a timestamp from the exit on,"""
-    remaining: int
-    """and so many of these have one: Claim 2 is broken."""
-    before: int
-    """Flags in messages earlier than the entry."""
+    messages: int  # Entries in copies that were looked at,
+    within: int  # of which so many have a timestamp from the entry on and before the exit,
+    missing: int  # so many of these have no flag for c: Claim 1 is broken,
+    after: int  # so many have a timestamp from the exit on,
+    remaining: int  # and so many of these have one: Claim 2 is broken.
+    before: int  # Flags in messages earlier than the entry.
     untimely: tuple[str, ...]
     violated: tuple[str, ...]
     delivered: tuple[tuple[str, int], ...]
@@ -126,11 +119,8 @@ def join_and_leave(context: Context) -> Measured:
     )
 
 
-# --- 94: the same with timing failures --------------------------------------------------------------------------------
-
-
-PRINTED: Final[Rules] = {"enter_after": False}
-"""Entries and exits as the appendix has them, whatever is there already."""
+# 94: the same with timing failures
+PRINTED: Final[Rules] = {"enter_after": False}  # Entries and exits as the appendix has them, whatever is there already.
 
 
 def unlisted(ahead: float, rules: Rules = PRINTED) -> Plan:
@@ -235,10 +225,8 @@ def with_timing_failures(context: Context) -> Measured:
     )
 
 
-# --- 95: remote members -----------------------------------------------------------------------------------------------
-
-_DATAGRAM: Final = 5000
-"""The bound of a datagram and its acknowledgement, µs."""
+# 95: remote members
+_DATAGRAM: Final = 5000  # The bound of a datagram and its acknowledgement, µs.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -260,8 +248,7 @@ class Reached:
     bound: float
     untimely: tuple[str, ...]
     violated: tuple[str, ...]
-    same: bool
-    """All have delivered the same,"""
+    same: bool  # All have delivered the same,
     sent: int
 
 

@@ -44,12 +44,10 @@ PLAIN: Final[Mapping[str, Any]] = {
     "rejected": "halt",
     "places": 8,
 }
-PROTOCOLS: Final = ("crash", "timing")
-"""What the first and the second protocol tolerate."""
+PROTOCOLS: Final = ("crash", "timing")  # What the first and the second protocol tolerate.
 WORDS: Final = {"crash": "first", "timing": "second"}
 PROMISES: Final = ("integrity", "identical", "total", "agreement", "uniform", "validity", "unanimity", "bounded")
-BEGIN: Final = 5000.0
-"""By then every group here has formed."""
+BEGIN: Final = 5000.0  # By then every group here has formed.
 _STEPS: Final = ("decide", "read", "finish")
 _TIMES: Final = ("write", "flag", "decide", "read", "finish", "skew", "poll", "schedule", "expiry", "datagram")
 
@@ -86,17 +84,14 @@ def modules(at: float, copies: int) -> list[Fault]:
     return [fault("module", at, module=number) for number in range(1, copies)]
 
 
-# --- what is run ----------------------------------------------------------------------------------------------------
-
-
+# What is run
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """A run that can travel to a task."""
 
     scenario: Scenario
     script: Script | None
-    rules: Rules = dataclasses.field(default_factory=dict)
-    """Those that are not the protocol's own, and their values."""
+    rules: Rules = dataclasses.field(default_factory=dict)  # Those that are not the protocol's own, and their values.
     settle: int = 0
     label: str = ""
 
@@ -142,38 +137,28 @@ def bound_of(one: Plan) -> Times:
     return times_of(Parameters(**one.scenario.parameters), one.rules)
 
 
-# --- what came of it ------------------------------------------------------------------------------------------------
-
-
+# What came of it
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
     """A run, verified; times in µs."""
 
     label: str
-    decisions: Mapping[str, tuple[int, ...]]
-    """What each receiver decided, in the order of timestamps."""
+    decisions: Mapping[str, tuple[int, ...]]  # What each receiver decided, in the order of timestamps.
     delivered: Mapping[str, tuple[tuple[str, int], ...]]
     sent: int
     violated: tuple[str, ...]
-    untimely: tuple[str, ...]
-    """Processes that had a timing fault."""
-    accused: tuple[str, ...]
-    """Intact senders that had a message rejected."""
+    untimely: tuple[str, ...]  # Processes that had a timing fault.
+    accused: tuple[str, ...]  # Intact senders that had a message rejected.
     quiet: bool
-    latest: float
-    """Longest time from a Send's timestamp to the last delivery of its message."""
-    longest_send: float
-    """Of processes without a timing fault."""
+    latest: float  # Longest time from a Send's timestamp to the last delivery of its message.
+    longest_send: float  # Of processes without a timing fault.
     operations: Mapping[str, tuple[tuple[str, int, float, float], ...]]
     """Steps of Receives by process: operation, copy (from 1), begin and end; in the order of their ends."""
     flagged: Mapping[tuple[str, int, int], frozenset[str]]
     """Who had a decision flag when a message was written: by sender, timestamp and copy."""
-    states: Mapping[tuple[str, str], int]
-    """Entries and exits by process and state."""
-    decided_after: tuple[float, ...]
-    """From timestamps to decisions, by the clocks of who decided."""
-    waited: tuple[float, ...]
-    """From timestamps to deliveries, by the clocks of who delivered."""
+    states: Mapping[tuple[str, str], int]  # Entries and exits by process and state.
+    decided_after: tuple[float, ...]  # From timestamps to decisions, by the clocks of who decided.
+    waited: tuple[float, ...]  # From timestamps to deliveries, by the clocks of who delivered.
 
     def row(self) -> dict[str, Any]:
         """For a file."""

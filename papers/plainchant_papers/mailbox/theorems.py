@@ -16,8 +16,7 @@ from .scripted import DECIDE, SKEW, Found, Plan, fault, found_of, load, message,
 
 _DELAYS: Final = {"none": "no delay", "printed": "e", "corrected": "2 dd"}
 """The extra delay for a dead copy: as a rule, and in words."""
-_ALONE: Final[dict[str, Any]] = {"failures": 0}
-"""Only the sender may crash."""
+_ALONE: Final[dict[str, Any]] = {"failures": 0}  # Only the sender may crash.
 _EQUAL: Final = "2 receivers, 2 copies, crashes of the sender and of a copy, clocks equal"
 
 
@@ -32,9 +31,7 @@ def _told(cases: Sequence[Explored]) -> str:
     return f"{len(cases)} small cases, {every} tried in every way ({states:,} states, {ends:,} different runs to their ends)"
 
 
-# --- 81, 82: the first protocol ---------------------------------------------------------------------------------------
-
-
+# 81, 82: the first protocol
 def first_cases(context: Context) -> list[Small]:
     """What is tried of the first protocol as we run it."""
     quick = [
@@ -169,9 +166,7 @@ def overtaking(context: Context) -> Measured:
     )
 
 
-# --- 85, 87: the second protocol --------------------------------------------------------------------------------------
-
-
+# 85, 87: the second protocol
 def second_cases(context: Context) -> list[Small]:
     """What is tried of the second protocol as we run it."""
     quick = [
@@ -228,7 +223,7 @@ def printed_second() -> list[Small]:
             limit=1000,
             phases=(0, 1),
             varied=frozenset(),
-        ),
+        )
     ]
 
 

@@ -18,8 +18,7 @@ from .structures import static
 
 _MEMBERS: Final = 10
 _RARELY: Final = 20.0
-_OFTEN: Final = 2000.0
-"""Messages a second of each active member."""
+_OFTEN: Final = 2000.0  # Messages a second of each active member.
 _RULES: Final[Mapping[str, Mapping[str, Any]]] = {
     "symmetric, time-silence 20 ms": {"silence_by": "timeout", "silence": Duration(20 * MS)},
     "symmetric, nulls at once": {"silence_by": "adaptive"},
@@ -32,10 +31,8 @@ class Cost:
     active: int
     rate: float
     rule: str
-    delay: float
-    """Mean time from send to delivery, in ms."""
-    packets: float
-    """Copies of packets that arrive anywhere, for each message."""
+    delay: float  # Mean time from send to delivery, in ms.
+    packets: float  # Copies of packets that arrive anywhere, for each message.
 
 
 def scenario_of(active: int, rate: float, rule: str, messages: int) -> Scenario:

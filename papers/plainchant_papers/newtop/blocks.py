@@ -21,28 +21,21 @@ from .causes import Causes, Relay
 from .structures import ORDERS, Groups, delayed, random_run, static
 from .variants import VARIANTS, advances
 
-# --- 23 and 31: numbers of messages ---------------------------------------------------------------------------------
 
-
+# 23 and 31: numbers of messages
 @dataclasses.dataclass(frozen=True, slots=True)
 class Numbers:
     """What was found about the numbers of a run's messages."""
 
     messages: int
-    equal: int
-    """Pairs with equal numbers."""
-    own: int
-    """Messages whose number is not above that of what their sender sent before (pr1)."""
-    delivered: int
-    """or of what it had delivered (pr2)."""
-    related: int
-    """Pairs with equal numbers of which one happened before the other (pr3)."""
+    equal: int  # Pairs with equal numbers.
+    own: int  # Messages whose number is not above that of what their sender sent before (pr1).
+    delivered: int  # or of what it had delivered (pr2).
+    related: int  # Pairs with equal numbers of which one happened before the other (pr3).
     multicasts: int
     nulls: int
-    in_group: int
-    """Multicasts, null or not, whose number is not above that of the one before in their group (Lemma I)."""
-    across: int
-    """Messages whose number is not above that of their sender's last in any group (Lemma II)."""
+    in_group: int  # Multicasts, null or not, whose number is not above that of the one before in their group (Lemma I).
+    across: int  # Messages whose number is not above that of their sender's last in any group (Lemma II).
 
 
 class _Numbers(Causes):
@@ -121,8 +114,7 @@ def lemmas(context: Context) -> Measured:
     )
 
 
-# --- 24 and 26: the figures of chapter 3 ----------------------------------------------------------------------------
-
+# 24 and 26: the figures of chapter 3
 _FIG_3_1: Final = {"p1": (1, 3, 4), "p2": (2, 5), "p3": (3,), "p4": (1, 3), "p5": (2, 4), "p6": (2,)}
 _FIG_3_4: Final = {"p1": ((1, 0), (3, 1), (5, 3)), "p2": ((2, 0), (4, 2)), "p3": ((1, 0), (4, 3)), "p4": ((1, 0), (5, 1))}
 """Member to its messages, each with the number of the one before it: of p3 the one with number 3 is missing."""
@@ -165,19 +157,14 @@ def out_of_order(context: Context) -> Measured:
     )
 
 
-# --- 25 and 28: completion ------------------------------------------------------------------------------------------
-
-
+# 25 and 28: completion
 @dataclasses.dataclass(frozen=True, slots=True)
 class Completion:
     arrivals: int
-    late: int
-    """Multicasts that came with a number up to which everything had been complete."""
-    differs: int
-    """Times that the engine's matrix said something else than the definition."""
+    late: int  # Multicasts that came with a number up to which everything had been complete.
+    differs: int  # Times that the engine's matrix said something else than the definition.
     blocks: int
-    incomplete: int
-    """Blocks that exist at the end and are not complete, over all members and groups."""
+    incomplete: int  # Blocks that exist at the end and are not complete, over all members and groups.
     nulls: int
     quiet: bool
 
@@ -262,14 +249,11 @@ def every_block(context: Context) -> Measured:
     )
 
 
-# --- 27: CA2 --------------------------------------------------------------------------------------------------------
-
-
+# 27: CA2
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advances:
     deliveries: int
-    advanced: int
-    """Deliveries that advanced the block counter."""
+    advanced: int  # Deliveries that advanced the block counter.
 
 
 def advances_of(run: Scenario) -> Advances:
@@ -292,8 +276,7 @@ def redundant(context: Context) -> Measured:
     )
 
 
-# --- 29 and 30: overlapping groups ----------------------------------------------------------------------------------
-
+# 29 and 30: overlapping groups
 _SILENCE: Final[dict[str, Any]] = {"silence_by": "timeout", "silence": Duration(20 * MS)}
 _FIG_4_2A: Final[Groups] = {"g1": ("p", "q", "r"), "g2": ("p", "q", "s")}
 
@@ -363,10 +346,8 @@ def fig_4_2b() -> Scenario:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cycle:
-    order: tuple[str, ...]
-    """What r delivered, as group and sender."""
-    at: tuple[float, ...]
-    """When, in ms."""
+    order: tuple[str, ...]  # What r delivered, as group and sender.
+    at: tuple[float, ...]  # When, in ms.
     quiet: bool
 
 

@@ -22,17 +22,15 @@ from .variants import VARIANTS
 
 _SILENCE: Final = Duration(20 * MS)
 _TIMED: Final[Mapping[str, Any]] = {"silence_by": "timeout", "silence": _SILENCE}
-# --- 33: LDV and vector clocks --------------------------------------------------------------------------------------
 
 
+# 33: LDV and vector clocks
 @dataclasses.dataclass(frozen=True, slots=True)
 class Precision:
     pairs: int
     related: int
-    missed: int
-    """Pairs that are related and whose vectors do not say so."""
-    invented: int
-    """Pairs whose vectors say so and that are not related."""
+    missed: int  # Pairs that are related and whose vectors do not say so.
+    invented: int  # Pairs whose vectors say so and that are not related.
 
 
 def _ldv(sent: Sent, members: Sequence[str]) -> tuple[int, ...]:
@@ -81,8 +79,7 @@ def precise(context: Context) -> Measured:
     )
 
 
-# --- 34: a cycle of four groups -------------------------------------------------------------------------------------
-
+# 34: a cycle of four groups
 _FIG_5_1: Final[Groups] = {
     "g1": ("p1", "p2", "p3", "p4"),
     "g2": ("p3", "p4", "p5", "p6"),
@@ -93,10 +90,8 @@ _FIG_5_1: Final[Groups] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ring:
-    first: str
-    """Of m1 and m4, what p2 delivers first."""
-    at: tuple[float, ...]
-    """When p2 delivers, in ms."""
+    first: str  # Of m1 and m4, what p2 delivers first.
+    at: tuple[float, ...]  # When p2 delivers, in ms.
     quiet: bool
 
 
@@ -140,14 +135,11 @@ def four_groups(context: Context) -> Measured:
     )
 
 
-# --- 35: delays -----------------------------------------------------------------------------------------------------
-
-
+# 35: delays
 @dataclasses.dataclass(frozen=True, slots=True)
 class Latency:
     deliveries: int
-    mean: float
-    """Mean time from send to delivery at others, in ms."""
+    mean: float  # Mean time from send to delivery at others, in ms.
     groups: int
 
 
@@ -214,17 +206,14 @@ def _ordered(found: Mapping[str, Sequence[Latency]]) -> int:
     return sum(fast.mean <= relative.mean <= slow.mean for fast, relative, slow in runs)
 
 
-# --- 37: fast order and groups that one is not in -------------------------------------------------------------------
-
+# 37: fast order and groups that one is not in
 _FOREIGN: Final[Groups] = {"g1": ("i", "j", "k"), "g3": ("j", "k")}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
-    at: float
-    """When i delivers j's message, in ms; negative: never."""
-    prompt: int
-    """Violations of ``prompt``."""
+    at: float  # When i delivers j's message, in ms; negative: never.
+    prompt: int  # Violations of ``prompt``.
     quiet: bool
 
 
@@ -266,17 +255,13 @@ def _when(run: Wait) -> str:
     return f"after {run.at:g} ms" if run.at >= 0 else "never"
 
 
-# --- 38: relative order in one group --------------------------------------------------------------------------------
-
-
+# 38: relative order in one group
 @dataclasses.dataclass(frozen=True, slots=True)
 class Promptness:
     deliveries: int
-    waited: int
-    """Deliveries that had to wait."""
+    waited: int  # Deliveries that had to wait.
     violations: int
-    causal: int
-    """Violations of causal order."""
+    causal: int  # Violations of causal order.
 
 
 def promptness_of(run: Scenario) -> Promptness:
@@ -298,17 +283,14 @@ def one_group_early(context: Context) -> Measured:
     )
 
 
-# --- 39: relative order and liveness --------------------------------------------------------------------------------
-
+# 39: relative order and liveness
 _CROSSED: Final[Groups] = {"x": ("a", "c", "e", "i"), "y": ("a", "c", "d", "i")}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crossed:
-    delivered: int
-    """Messages that i delivered, of sixteen."""
-    waits: tuple[str, ...]
-    """What i says that it waits for in the end."""
+    delivered: int  # Messages that i delivered, of sixteen.
+    waits: tuple[str, ...]  # What i says that it waits for in the end.
     quiet: bool
 
 

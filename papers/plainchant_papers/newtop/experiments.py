@@ -32,8 +32,7 @@ SIZES: Final = (2, 3, 4, 5, 6)
 ALL_ACTIVE: Final = (350, 300, 250, 200, 150, 100)
 MORE_ACTIVE: Final = (450, 400, 350, 300, 250, 200)
 N: Final = 50
-COSTS: Final = (0, 2000, 4000, 5000, 6000)
-"""Processor times for a packet that are tried, in µs."""
+COSTS: Final = (0, 2000, 4000, 5000, 6000)  # Processor times for a packet that are tried, in µs.
 
 Measure = Callable[[Outcome], float]
 Key = TypeVar("Key", int, float)
@@ -143,8 +142,7 @@ def _shown(values: Sequence[float], digits: int = 0) -> str:
     return f"{values[0]:.{digits}f} to {values[-1]:.{digits}f}"
 
 
-# --- 48 and 49: one active, time-silence ----------------------------------------------------------------------------
-
+# 48 and 49: one active, time-silence
 _WITH_SILENCE: Final = (
     Direction("unstable blocks", _unstable, up=True),
     Direction("nulls", _nulls, up=False),
@@ -204,8 +202,7 @@ def silence_by_size(context: Context) -> Measured:
     )
 
 
-# --- 50: one active, interval ---------------------------------------------------------------------------------------
-
+# 50: one active, interval
 _WITH_INTERVAL: Final = (
     Direction("unstable blocks", _unstable, up=True),
     Direction("delay", _delay, up=True),
@@ -260,8 +257,7 @@ def _by_cost(title: str, sweeps: Mapping[int, Sweep], measure: Measure) -> Table
     )
 
 
-# --- 51 to 53: all active -------------------------------------------------------------------------------------------
-
+# 51 to 53: all active
 _NOT_MUCH: Final = 1.25
 """A delay that changes by less than this factor has not changed much; of unstable blocks it is one more or less."""
 
@@ -338,8 +334,7 @@ def all_active_by_size(context: Context) -> Measured:
     )
 
 
-# --- 54: ticks ------------------------------------------------------------------------------------------------------
-
+# 54: ticks
 _TICKS: Final = 4
 
 
@@ -400,9 +395,7 @@ def ticks(context: Context) -> Measured:
     )
 
 
-# --- 59: flow control ----------------------------------------------------------------------------------------------
-
-
+# 59: flow control
 def _at_sender(outcome: Outcome) -> float:
     return outcome.delays["p1"]
 

@@ -21,18 +21,14 @@ from .variants import VARIANTS
 
 _SHORT: Final = {"silence_by": "timeout", "silence": Duration(5 * MS)}
 
-# --- 55: the bound --------------------------------------------------------------------------------------------------
 
-
+# 55: the bound
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bound:
     blocks: int
-    unstable: int
-    """The most unstable blocks that a member had in a group."""
-    held: float
-    """The most messages that a member held of a group, over N times the group's size."""
-    blocked: int
-    """Times that a message was kept back."""
+    unstable: int  # The most unstable blocks that a member had in a group.
+    held: float  # The most messages that a member held of a group, over N times the group's size.
+    blocked: int  # Times that a message was kept back.
     quiet: bool
 
 
@@ -96,9 +92,7 @@ def bounded(context: Context) -> Measured:
     )
 
 
-# --- 56 and 58: N and the conditions --------------------------------------------------------------------------------
-
-
+# 56 and 58: N and the conditions
 @dataclasses.dataclass(frozen=True, slots=True)
 class Liveness:
     sent: int
@@ -160,8 +154,7 @@ def one_condition(context: Context) -> Measured:
     )
 
 
-# --- 57: Fig. 8.1 ---------------------------------------------------------------------------------------------------
-
+# 57: Fig. 8.1
 _N: Final = 8
 
 
@@ -186,15 +179,12 @@ def example(context: Context) -> Measured:
     )
 
 
-# --- 60: no acknowledgements ----------------------------------------------------------------------------------------
-
-
+# 60: no acknowledgements
 @dataclasses.dataclass(frozen=True, slots=True)
 class Extra:
     data: int
     nulls: int
-    other: int
-    """Packets that are neither."""
+    other: int  # Packets that are neither.
 
 
 def extra_of(item: Experiment) -> Extra:

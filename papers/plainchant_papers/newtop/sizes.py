@@ -30,8 +30,7 @@ from ..observe import Observer
 from .structures import EVERY_ORDER, Groups, clique, ring, static
 
 ONE: Final = "one on another"
-_WAVE: Final = 20 * MS
-"""Between two waves: longer than it takes until everything of one is delivered."""
+_WAVE: Final = 20 * MS  # Between two waves: longer than it takes until everything of one is delivered.
 _SILENCE: Final[Mapping[str, Any]] = {"silence_by": "timeout", "silence": Duration(1 * MS)}
 _FIELDS: Final = tuple(name for name in Data.__struct_fields__ if name != "batch")
 
@@ -56,14 +55,11 @@ class Bytes:
     """The last message of a structure, on the wire."""
 
     shape: Shape
-    whole: int
-    """Bytes of the packet, without its content."""
+    whole: int  # Bytes of the packet, without its content.
     fields: Mapping[str, int]
-    numbers: int
-    """Numbers in its vector."""
+    numbers: int  # Numbers in its vector.
     processes: int
-    formula: int
-    """Numbers that 5.5 to 5.7 count for this structure."""
+    formula: int  # Numbers that 5.5 to 5.7 count for this structure.
 
     @property
     def for_order(self) -> int:
@@ -199,11 +195,7 @@ def constant(context: Context) -> Measured:
         (
             Table("bytes for the order (block and vector), groups on one another", columns, _rows(found, ONE, "for_order")),
             Table("bytes for the order (block and vector), groups in a ring", columns, _rows(found, "ring", "for_order")),
-            Table(
-                "field by field, the largest group and most groups on one another",
-                ("field", *EVERY_ORDER),
-                _by_field(found),
-            ),
+            Table("field by field, the largest group and most groups on one another", ("field", *EVERY_ORDER), _by_field(found)),
         ),
     )
 
@@ -240,8 +232,7 @@ def overlapping(context: Context) -> Measured:
         f"in single groups: {'yes' if equal else 'no'}; numbers are as 5.5 to 5.7 count them: "
         f"{'in all' if exact else 'not in all'} {len(found)}. In bytes it is larger in {len(larger)} of {len(several)}",
         judge(
-            holds=smaller == len(several) and equal and exact and not larger,
-            nearly=smaller == len(several) and equal and exact,
+            holds=smaller == len(several) and equal and exact and not larger, nearly=smaller == len(several) and equal and exact
         ),
         "who is in several groups has one number in GLDV and one for each group in the others. But GLDV needs a name beside each "
         "number, where a group's vector goes by the order of its view; where groups overlap little that costs more than it saves",

@@ -39,16 +39,14 @@ from ..observe import Observer
 from ..runs import names
 
 STATIONS: Final = 3
-COST: Final = 5 * MS
-"""Processor time for a packet, sending or receiving."""
+COST: Final = 5 * MS  # Processor time for a packet, sending or receiving.
 DELAY: Final = Duration(1 * MS)
 TICK: Final = Duration(50 * MS)
 SLOWER: Final = 0.02
 SIZE: Final = 32
 MESSAGES: Final = 1000
 _REPLY: Final = b"reply"
-_LONGEST: Final = Duration(2000 * SECOND)
-"""Until when a run must have got quiet after the last message."""
+_LONGEST: Final = Duration(2000 * SECOND)  # Until when a run must have got quiet after the last message.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,10 +57,8 @@ class Experiment:
     interval: float
     silence: int
     all_active: bool = False
-    messages: int = MESSAGES
-    """Of each sender."""
-    blocks: int = 0
-    """N of flow control; 0: off."""
+    messages: int = MESSAGES  # Of each sender.
+    blocks: int = 0  # N of flow control; 0: off.
     cost: int = COST
     slower: float = SLOWER
     seed: int = 0
@@ -75,10 +71,8 @@ class Outcome:
     experiment: Experiment
     unstable: Mapping[str, int]
     nulls: Mapping[str, int]
-    delays: Mapping[str, float]
-    """Mean delay overhead in ms."""
-    throughput: float
-    """Messages a second."""
+    delays: Mapping[str, float]  # Mean delay overhead in ms.
+    throughput: float  # Messages a second.
 
     @property
     def most_unstable(self) -> int:

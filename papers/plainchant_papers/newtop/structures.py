@@ -27,9 +27,7 @@ EVERY_ORDER: Final[Mapping[str, Mapping[str, Any]]] = {
 """Parameters of every order, with both kinds of vectors."""
 
 
-# --- structures -----------------------------------------------------------------------------------------------------
-
-
+# Structures
 def chain(groups: int, size: int) -> Groups:
     """Each group shares one member with the next."""
     members = names(groups * (size - 1) + 1)
@@ -97,9 +95,7 @@ def members_of(groups: Groups) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for members in groups.values() for name in members))
 
 
-# --- networks and scenarios -----------------------------------------------------------------------------------------
-
-
+# Networks and scenarios
 def uneven(draw: random.Random, members: Sequence[str]) -> Network:
     """Every link has a constant delay of its own, from a fifth of a millisecond to fifty."""
     links = tuple(
@@ -177,11 +173,7 @@ def random_run(seed: int, order: str, *, lossy: bool = False, most_groups: int =
     members = members_of(groups)
     workload = tuple(
         Workload(
-            senders=(name,),
-            rate=draw.choice((10.0, 40.0, 120.0)),
-            arrivals="poisson",
-            burst=draw.choice((1, 1, 1, 4)),
-            size=16,
+            senders=(name,), rate=draw.choice((10.0, 40.0, 120.0)), arrivals="poisson", burst=draw.choice((1, 1, 1, 4)), size=16
         )
         for name in members
         if draw.random() < 0.7

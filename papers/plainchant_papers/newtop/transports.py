@@ -27,10 +27,8 @@ from ..claims import Context, Measured, judge
 _MEMBERS: Final = ("a", "b", "c")
 _TOGETHER: Final = 64
 _TRIPS: Final = 200
-_SECONDS: Final = 120.0
-"""How long a round may take before it is given up."""
-_CLEARLY: Final = 0.8
-"""Less than so much of the other's time is clearly less."""
+_SECONDS: Final = 120.0  # How long a round may take before it is given up.
+_CLEARLY: Final = 0.8  # Less than so much of the other's time is clearly less.
 _BELOW: Final = {"udp": "lossy", "tcp": "fifo"}
 
 
@@ -114,10 +112,7 @@ def compare(rounds: Sequence[Round]) -> Measured:
     return Measured(
         f"processor time over UDP to that over TCP, on loopback: {message:.2f} for a message when all send, {trip:.2f} for a "
         f"round trip (medians of {len(pairs)} pairs)",
-        judge(
-            holds=max(message, trip) < _CLEARLY,
-            nearly=min(message, trip) < _CLEARLY and max(message, trip) < 1 / _CLEARLY,
-        ),
+        judge(holds=max(message, trip) < _CLEARLY, nearly=min(message, trip) < _CLEARLY and max(message, trip) < 1 / _CLEARLY),
         "alike, or UDP a little dearer: over TCP packets that are ready together leave by one system call, over UDP each by its "
         "own. What the thesis hoped for may be so of its TCP, which passed several processes at each member; nothing is lost on "
         "loopback, so that this says nothing of repair",

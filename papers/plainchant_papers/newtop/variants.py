@@ -23,9 +23,7 @@ from plainchant.protocols.variants import Variants
 VARIANTS: Final = Variants()
 
 
-# --- chapter 4 ------------------------------------------------------------------------------------------------------
-
-
+# Chapter 4
 @VARIANTS.replaces("without CA2", Process, "advance_on_delivery")
 def _no_advance(self: Process, part: Part, packet: Data) -> None:
     """The block counter does not advance on delivery."""
@@ -66,9 +64,7 @@ def _all_set_off(self: Process, part: Part, packet: Multicast) -> bool:
     return len(self.parts) > 1
 
 
-# --- chapter 5 ------------------------------------------------------------------------------------------------------
-
-
+# Chapter 5
 @VARIANTS.replaces("GLDV of messages alone", Compact, "is_met")
 def _of_messages(self: Compact, column: Column, number: int) -> bool:
     """5.5 as printed: what counts is numbers of messages that were delivered, or that those messages told of."""
@@ -131,9 +127,7 @@ def _raise_in_group(self: Process, part: Part, block: int) -> None:
     counters[part.group] = max(counters.get(part.group, 0), block)
 
 
-# --- chapter 6 ------------------------------------------------------------------------------------------------------
-
-
+# Chapter 6
 @VARIANTS.replaces("transport alone", Membership, "suspect")
 def _removed_at_once(self: Membership, found: Sequence[tuple[Column, dict[str, Any]]], why: str = "silence") -> None:
     """Fig. 2.6: what arrives is delivered, and a process that is suspected is removed, each when it happens."""
@@ -305,9 +299,7 @@ def _counted_detection(self: Membership, column: Column, say: Confirmed) -> None
 _TOLD = Membership._told
 
 
-# --- chapter 8 ------------------------------------------------------------------------------------------------------
-
-
+# Chapter 8
 @VARIANTS.replaces("fl1 alone", Flow, "fl2")
 @VARIANTS.replaces("fl1 alone", Flow, "fl3")
 @VARIANTS.replaces("without fl2", Flow, "fl2")
@@ -335,9 +327,7 @@ def _owes_none(self: Part) -> bool:
 VARIANTS.replaces("nulls by block numbers", Part, "owes_flow")(property(_owes_none))
 
 
-# --- 9.2 ------------------------------------------------------------------------------------------------------------
-
-
+# 9.2
 @VARIANTS.replaces("requests without a number", Process, "next_block")
 def _regardless(self: Process, part: Part, above: int) -> int:
     """The sequencer does not look at the block counter that a request carries."""

@@ -28,12 +28,10 @@ from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, views_o
 from .rings import BEGIN, FULL, SIZES, instrumented, longest_rotation, ring, times_of
 
 _FIVE: Final = 5
-_KEPT: Final = 200.0
-"""For how long P is kept after a crash, in ms."""
+_KEPT: Final = 200.0  # For how long P is kept after a crash, in ms.
 
 
-# --- 67, 68: P ------------------------------------------------------------------------------------------------------
-
+# 67, 68: P
 SOON: Final = "back soon"
 LATE: Final = "back late"
 NEW: Final = "somebody new"
@@ -47,12 +45,9 @@ class Entered:
     entered: bool
     queries: int
     votes: int
-    updates: int
-    """How often P changed after the crash, or the beginning, at a member that was there all the time."""
-    took: float
-    """From when it began to look for the group to its first view, ms."""
-    rotation: float
-    """P at the end, ms."""
+    updates: int  # How often P changed after the crash, or the beginning, at a member that was there all the time.
+    took: float  # From when it began to look for the group to its first view, ms.
+    rotation: float  # P at the end, ms.
 
 
 def entering(kind: str, seed: int) -> Scenario:
@@ -114,9 +109,7 @@ def no_query(context: Context) -> Measured:
         f"{len(soon)} rejoins while P is kept: {asked[0]} query rounds, in after {took[0]:.0f} ms; {len(entries[LATE])} after "
         f"P was given back, and {len(entries[NEW])} joins of a sixth: {asked[1]} query rounds with "
         f"{sum(run.votes for run in others)} votes, in after {took[1]:.0f} and {took[2]:.0f} ms. {times}",
-        judge(
-            holds=all(run.entered for run in (*soon, *others)) and not asked[0] and all(run.queries > 0 for run in others),
-        ),
+        judge(holds=all(run.entered for run in (*soon, *others)) and not asked[0] and all(run.queries > 0 for run in others)),
         "the sponsor compares the rotation of the ring with the joiner in it to P, and asks only if it is longer; the round "
         "takes a rotation and more, since everybody votes in its turn",
         [dataclasses.asdict(run) for run in (*soon, *others)],
@@ -142,22 +135,16 @@ def _list(values: Sequence[int]) -> str:
     return " or ".join(map(str, values))
 
 
-# --- 75: views within a round ---------------------------------------------------------------------------------------
-
-
+# 75: views within a round
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spread:
     """How much later than the first one members installed the same view."""
 
     retransmissions: int
-    pairs: int
-    """A member that installs a view, and another one in it, both of which live for longer than the bound after that."""
-    late: int
-    """Those of them in which the other has not installed it, nor a later one, within the bound."""
-    longest: float
-    """The longest time between two of them, in rotations (P)."""
-    outside: int
-    """Pairs that are not counted: the other one was to be let in by this view, and did not get in."""
+    pairs: int  # A member that installs a view, and another one in it, both of which live for longer than the bound after that.
+    late: int  # Those of them in which the other has not installed it, nor a later one, within the bound.
+    longest: float  # The longest time between two of them, in rotations (P).
+    outside: int  # Pairs that are not counted: the other one was to be let in by this view, and did not get in.
 
 
 def spread_of(run: Scenario) -> Spread:
@@ -212,9 +199,7 @@ def same_views(context: Context) -> Measured:
     )
 
 
-# --- how long it takes ----------------------------------------------------------------------------------------------
-
-
+# How long it takes
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crash:
     """One member of a ring crashes, ``moment`` (0 to 1) of a rotation after the measurement begins."""
@@ -246,14 +231,10 @@ class Noticed:
     members: int
     idle: bool
     noticed: float
-    out: float
-    """At the last survivor."""
-    rotation: float
-    """P,"""
-    detection: float
-    """the bound on detection,"""
-    printed: float
-    """and P as 4.2 has it, after which, by the paper, everybody can time out."""
+    out: float  # At the last survivor.
+    rotation: float  # P,
+    detection: float  # the bound on detection,
+    printed: float  # and P as 4.2 has it, after which, by the paper, everybody can time out.
 
 
 def noticed_of(crash: Crash) -> Noticed:
@@ -285,8 +266,7 @@ class Joined:
     """A process joins a ring of so many: how long it took, in ms."""
 
     members: int
-    fits: bool
-    """Whether P had room for it: no query round."""
+    fits: bool  # Whether P had room for it: no query round.
     took: float
     rotation: float
 

@@ -21,21 +21,16 @@ _FIVE: Final = 5
 _ATOMIC: Final = ("view-atomicity", "agreement", "total")
 
 
-# --- 64: false omissions --------------------------------------------------------------------------------------------
-
-
+# 64: false omissions
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stayed:
     """A run in which one member crashes: what became of the survivors."""
 
-    cut_short: bool
-    """Whether it crashed in the middle of a broadcast."""
+    cut_short: bool  # Whether it crashed in the middle of a broadcast.
     survivors: int
     stayed: int
-    behind: int
-    """Survivors that lacked a packet which the elimination counts; they are to stop,"""
-    stopped: int
-    """and those that did."""
+    behind: int  # Survivors that lacked a packet which the elimination counts; they are to stop,
+    stopped: int  # and those that did.
     violations: int
 
 
@@ -102,17 +97,14 @@ def false_omission(context: Context) -> Measured:
         f"stay; if every omission counts, {kept} do. {len(short)} crashes within a broadcast: {behind} survivors lack a packet "
         f"that the elimination counts, {stopped} of them stop; of the {up_to_date} who have all, "
         f"{short_stayed - (behind - stopped)} stay; violations of atomicity and order: {broken}",
-        judge(
-            holds=stayed == survivors > kept and behind == stopped > 0 and not broken and short_stayed == up_to_date,
-        ),
+        judge(holds=stayed == survivors > kept and behind == stopped > 0 and not broken and short_stayed == up_to_date),
         "the elimination says how far the dead member had come: who is just there has missed nothing; who is not would be "
         "different from the others if it stayed",
         [dataclasses.asdict(run) for run in (*ours, *short, *without)],
     )
 
 
-# --- 65: Fig. 5 -----------------------------------------------------------------------------------------------------
-
+# 65: Fig. 5
 _FIGURE: Final = tuple("ABCDEFGH")
 _EVEN: Final = Network(delay=Delay("constant", milliseconds(1)))
 
@@ -122,12 +114,9 @@ class Eliminated:
     """Whom those who timed out eliminated."""
 
     by: dict[ProcessId, tuple[ProcessId, ...]]
-    live: int
-    """Live members among them,"""
-    stopped: int
-    """and live members that stopped for whatever reason."""
-    views: tuple[tuple[ProcessId, ...], ...]
-    """The last views of those who go on, each once."""
+    live: int  # Live members among them,
+    stopped: int  # and live members that stopped for whatever reason.
+    views: tuple[tuple[ProcessId, ...], ...]  # The last views of those who go on, each once.
 
 
 def fig_5(offset: float) -> Scenario:
@@ -209,19 +198,15 @@ def closure_only(context: Context) -> Measured:
     )
 
 
-# --- 66: what is said first -----------------------------------------------------------------------------------------
-
-
+# 66: what is said first
 @dataclasses.dataclass(frozen=True, slots=True)
 class Turns:
     """The turns of a run in which a change was said."""
 
     turns: int
     changes: int
-    others: int
-    """Other ordered packets in turns with a change,"""
-    before: int
-    """and those of them that went out before it."""
+    others: int  # Other ordered packets in turns with a change,
+    before: int  # and those of them that went out before it.
 
 
 class _Said(Observer):

@@ -18,27 +18,20 @@ from .rings import BEGIN, SIZES, halts, ring, rotations
 
 RULES: Final = ("immediate", "safe")
 _FIVE: Final = 5
-_RATE: Final = 23.0
-"""Messages a second of each member; never in step with the token."""
+_RATE: Final = 23.0  # Messages a second of each member; never in step with the token.
 
 
-# --- 77: who is delayed ---------------------------------------------------------------------------------------------
-
-
+# 77: who is delayed
 @dataclasses.dataclass(frozen=True, slots=True)
 class Missed:
     """A run in which one member misses packets, against the same run without."""
 
     rule: str
     lost: int
-    deliveries: int
-    """At the other members,"""
-    others_later: int
-    """and those of them that came later than without the loss."""
-    others_most: float
-    """By how much at most, ms."""
-    most: float
-    """The same at the member that missed something."""
+    deliveries: int  # At the other members,
+    others_later: int  # and those of them that came later than without the loss.
+    others_most: float  # By how much at most, ms.
+    most: float  # The same at the member that missed something.
     halted: int
 
 
@@ -97,9 +90,7 @@ def only_the_requester(context: Context) -> Measured:
     )
 
 
-# --- 78: one round against two --------------------------------------------------------------------------------------
-
-
+# 78: one round against two
 @dataclasses.dataclass(frozen=True, slots=True)
 class Latency:
     """How long messages of a ring take, in ms, from when the application hands them over."""
@@ -109,14 +100,10 @@ class Latency:
     messages: int
     mean: float
     most: float
-    sent: float
-    """From when they are sent, on average,"""
-    sent_most: float
-    """and at most."""
-    rotation: float
-    """The mean rotation."""
-    longest: float
-    """The longest rotation."""
+    sent: float  # From when they are sent, on average,
+    sent_most: float  # and at most.
+    rotation: float  # The mean rotation.
+    longest: float  # The longest rotation.
 
 
 def latency_of(item: tuple[str, int]) -> Latency:

@@ -22,9 +22,7 @@ DEADLINES: Final = (60, 80, 100, 130, 160, 200, 250, 300, 400, 500)
 _FOUR: Final = 4
 
 
-# --- 69: what r costs and saves -------------------------------------------------------------------------------------
-
-
+# 69: what r costs and saves
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lossy:
     """A ring over links that lose packets, for a second."""
@@ -57,8 +55,7 @@ class Survived:
     loss: float
     members: int
     halted: int
-    omissions: int
-    """Those of them that stopped because they missed a packet."""
+    omissions: int  # Those of them that stopped because they missed a packet.
 
 
 def survived_of(lossy: Lossy) -> Survived:
@@ -103,10 +100,8 @@ class Admitted:
     retransmissions: int
     deadline: int
     streams: int
-    load: float
-    """Of their messages, kbit/s."""
-    missed: int
-    """Messages that came too late."""
+    load: float  # Of their messages, kbit/s.
+    missed: int  # Messages that came too late.
 
 
 def admitted_of(load: Load) -> Admitted:
@@ -178,9 +173,7 @@ def more_retransmissions(context: Context) -> Measured:
     )
 
 
-# --- 70: Delta ------------------------------------------------------------------------------------------------------
-
-
+# 70: Delta
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slow:
     """A packet of one sender is lost r times at one member, again and again; the others' turns are full."""
@@ -226,10 +219,8 @@ class Delayed:
     members: int
     deliveries: int
     lost: int
-    longest: float
-    """In rotations (P),"""
-    turning: float
-    """and in rotations as long as the longest that was measured."""
+    longest: float  # In rotations (P),
+    turning: float  # and in rotations as long as the longest that was measured.
     halted: int
 
 
@@ -268,9 +259,7 @@ def delivery_time(context: Context) -> Measured:
     )
 
 
-# --- 79: deadlines --------------------------------------------------------------------------------------------------
-
-
+# 79: deadlines
 def on_time(seed: int) -> Scenario:
     """Periodic and single messages with deadlines, and others; one member crashes and comes back; packets are lost up to r times,
     one after the other."""

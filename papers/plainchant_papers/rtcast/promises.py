@@ -93,8 +93,7 @@ class Announced:
     """A member dies while it announces that another one is dead."""
 
     rule: str
-    stopped: int
-    """Survivors that stopped."""
+    stopped: int  # Survivors that stopped.
     violations: int
 
 

@@ -26,17 +26,13 @@ from plainchant.sim import Summary
 from ..observe import Make, trace_of
 from ..runs import ONE_MILLISECOND, came_to_rest, fault, milliseconds, names, rows_of, scenario
 
-BEGIN: Final = 300.0
-"""By then every ring here has formed."""
-DELAY: Final = 2.0
-"""d_max, as the defaults have it."""
+BEGIN: Final = 300.0  # By then every ring here has formed.
+DELAY: Final = 2.0  # d_max, as the defaults have it.
 WITHIN: Final = Network(delay=Delay("uniform", milliseconds(0.2), milliseconds(DELAY)))
 """Delays of all sizes up to d_max: packets overtake each other."""
-SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
-"""Members of the rings that are compared by size."""
+SIZES: Final = (2, 3, 4, 6, 8, 12, 16)  # Members of the rings that are compared by size.
 BANDWIDTH: Final = 10_000_000
-HEADER: Final = 48
-"""With the 16 bytes that the simulator reckons for a packet, the protocol's own 64."""
+HEADER: Final = 48  # With the 16 bytes that the simulator reckons for a packet, the protocol's own 64.
 FULL: Final = Network(delay=Delay("constant", milliseconds(DELAY)), bandwidth=BANDWIDTH, header=HEADER, minimum_frame=256)
 """Every packet takes the time that the ring reckons with, and then d_max."""
 
@@ -116,9 +112,7 @@ def reasons(table: pa.Table) -> Counter[str]:
     )
 
 
-# --- runs with failures as in 6.3 -----------------------------------------------------------------------------------
-
-
+# Runs with failures as in 6.3
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checked:
     """A run, verified."""
@@ -126,17 +120,14 @@ class Checked:
     members: int
     retransmissions: int
     crashes: int
-    omissions: int
-    """Packets that a process dropped."""
-    halted: int
-    """Members that stopped themselves."""
+    omissions: int  # Packets that a process dropped.
+    halted: int  # Members that stopped themselves.
     views: int
     deliveries: int
     quiet: bool
     cases: Mapping[str, int]
     violations: Mapping[str, int]
-    first: str
-    """The first violation, in words."""
+    first: str  # The first violation, in words.
 
     def row(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "cases": sum(self.cases.values()), "violations": sum(self.violations.values())}

@@ -22,8 +22,7 @@ from ..runs import fault, milliseconds, names
 from .rings import BEGIN, DELAY, FULL, SIZES, ring, rotations, times_of
 
 SITUATIONS: Final = ("nothing else", "somebody asks to join", "a crash")
-SIZE: Final = 1058
-"""Four of these, with their headers and one heartbeat, fill T = 4 ms at 10 Mbit/s but for 0.2 ms."""
+SIZE: Final = 1058  # Four of these, with their headers and one heartbeat, fill T = 4 ms at 10 Mbit/s but for 0.2 ms.
 _JOINER: Final = "late"
 
 
@@ -33,8 +32,7 @@ class Full:
 
     members: int
     situation: str
-    moment: float = 0.0
-    """A crash: when, in rotations after the beginning."""
+    moment: float = 0.0  # A crash: when, in rotations after the beginning.
 
     def run(self) -> Scenario:
         load = [Workload(size=SIZE, start=milliseconds(100))]
@@ -73,12 +71,9 @@ class Rotation:
     rotations: int
     printed_41: float
     printed_42: float
-    hops: float
-    """n T + n d_max (and the join slot, if somebody asks to join)."""
-    safe: float
-    """P, as it is reckoned here."""
-    slots: int
-    """Requests to join."""
+    hops: float  # n T + n d_max (and the join slot, if somebody asks to join).
+    safe: float  # P, as it is reckoned here.
+    slots: int  # Requests to join.
 
 
 def rotation_of(full: Full) -> Rotation:

@@ -84,23 +84,17 @@ def beginnings(draw: random.Random, late: int = 0) -> Iterator[int]:
         now += P - draw.choice((0, 0, 0, 1, draw.randrange(P // 2)))
 
 
-# --- 71: Lemma 1 ----------------------------------------------------------------------------------------------------
-
-
+# 71: Lemma 1
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lemma1:
     """Flows that keep the lemma's condition, and what became of them."""
 
     kept: bool
     messages: int
-    late: int
-    """Not sent within P of their arrival,"""
-    beyond: int
-    """and not even within P + T."""
-    turn_late: int
-    """Sent in a turn that began more than P after their arrival."""
-    worst: float
-    """The longest time above P, in T."""
+    late: int  # Not sent within P of their arrival,
+    beyond: int  # and not even within P + T.
+    turn_late: int  # Sent in a turn that began more than P after their arrival.
+    worst: float  # The longest time above P, in T.
 
 
 def flow(draw: random.Random, hold: int, count: int) -> list[Piece]:
@@ -139,8 +133,7 @@ class Waited:
     """How long messages of a promised stream waited to be sent, on a ring where the others' turns are full."""
 
     messages: int
-    longest: float
-    """In P."""
+    longest: float  # In P.
 
 
 def waited_of(seed: int) -> Waited:
@@ -189,17 +182,14 @@ def lemma_1(context: Context) -> Measured:
     )
 
 
-# --- message sets ---------------------------------------------------------------------------------------------------
-
-
+# Message sets
 @dataclasses.dataclass(frozen=True, slots=True)
 class Message:
     """A periodic message: it has n P from its arrival until its last piece is to be sent (d - Delta, rounded down)."""
 
     cost: int
     visits: int
-    slack: int
-    """What d - Delta has besides n P."""
+    slack: int  # What d - Delta has besides n P.
     period: int
 
     @property
@@ -266,22 +256,14 @@ def possible(messages: Sequence[Message], hold: int) -> bool:
 class Sets:
     """Message sets with C1, C2 and C3, by whether the inequality of Theorem 1 has them."""
 
-    fit: int
-    """Sets with sum of C/n <= T,"""
-    fit_missed: int
-    """of which some message came too late, turns kept,"""
-    fit_missed_early: int
-    """and with turns that are released early, by more than T."""
-    over: int
-    """Sets with more,"""
-    over_missed: int
-    """of which some message came too late by this schedule,"""
-    over_impossible: int
-    """and those that no schedule can send in time."""
-    over_possible: int
-    """Sets with more that can be sent in time by another schedule."""
-    example: str
-    """The smallest set of the first kind that no schedule can send in time."""
+    fit: int  # Sets with sum of C/n <= T,
+    fit_missed: int  # of which some message came too late, turns kept,
+    fit_missed_early: int  # and with turns that are released early, by more than T.
+    over: int  # Sets with more,
+    over_missed: int  # of which some message came too late by this schedule,
+    over_impossible: int  # and those that no schedule can send in time.
+    over_possible: int  # Sets with more that can be sent in time by another schedule.
+    example: str  # The smallest set of the first kind that no schedule can send in time.
 
 
 def sets_of(seed: int) -> Sets:
@@ -346,8 +328,7 @@ def lemma_2(context: Context) -> Measured:
     )
 
 
-# --- 73: Theorem 1 --------------------------------------------------------------------------------------------------
-
+# 73: Theorem 1
 _MAX_PACKET: Final = 200
 
 
@@ -357,10 +338,8 @@ class Packets:
 
     streams: int
     packets: int
-    late: int
-    """Packets whose turn began more than P after their release,"""
-    missed: int
-    """and messages that were sent later than Delta - T before their deadline."""
+    late: int  # Packets whose turn began more than P after their release,
+    missed: int  # and messages that were sent later than Delta - T before their deadline.
 
 
 def packets_of(seed: int) -> Packets:
@@ -448,10 +427,7 @@ def theorem_1(context: Context) -> Measured:
             Table(
                 "message sets with C1, C2 and C3",
                 ("sum of C/n", "sets", "late as the paper sends them", "possible at all"),
-                [
-                    ("<= T", fit, wrong, fit),
-                    ("> T", over, sum(run.over_missed for run in runs), possible_sets),
-                ],
+                [("<= T", fit, wrong, fit), ("> T", over, sum(run.over_missed for run in runs), possible_sets)],
             ),
         ),
     )

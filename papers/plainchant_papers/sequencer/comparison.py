@@ -17,8 +17,7 @@ from ..observe import Observer
 from ..runs import violated
 from .broadcasts import baseline, count, deliveries, group, member, one_sender
 
-# --- 16 and 17: the history's size ----------------------------------------------------------------------------------
-
+# 16 and 17: the history's size
 _LARGE: Final = 1024
 
 
@@ -56,9 +55,7 @@ def large_history(context: Context) -> Measured:
     )
 
 
-# --- 18: delivered on arrival ---------------------------------------------------------------------------------------
-
-
+# 18: delivered on arrival
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Waits:
     deliveries: int
@@ -123,9 +120,7 @@ def _waits(scenario: Scenario) -> _Waits:
     return _Waits(observer.deliveries, observer.waited)
 
 
-# --- 19: a token site -----------------------------------------------------------------------------------------------
-
-
+# 19: a token site
 def token_site(context: Context) -> Measured:
     sizes = context.of((2, 3, 5, 10, 20), (2, 3, 5, 10, 20, 50))
     messages = context.of(60, 300)
@@ -160,9 +155,7 @@ def token_site(context: Context) -> Measured:
     )
 
 
-# --- 20: storage ----------------------------------------------------------------------------------------------------
-
-
+# 20: storage
 class _Storage(Observer):
     """The most entries that anybody but the sequencer kept."""
 
@@ -200,22 +193,15 @@ def _most_stored(scenario: Scenario) -> int:
     return observer.most
 
 
-# --- 21: the sequencer crashes --------------------------------------------------------------------------------------
-
-
+# 21: the sequencer crashes
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Crash:
-    own: int
-    """Messages of the sequencer's node that were sent."""
-    lost: int
-    """Those of them that the survivors do not have in the end."""
-    seen: int
-    """Those of the lost ones that a survivor had received."""
-    behind: int
-    """Those of the seen ones that stood behind a number which no survivor had received."""
+    own: int  # Messages of the sequencer's node that were sent.
+    lost: int  # Those of them that the survivors do not have in the end.
+    seen: int  # Those of the lost ones that a survivor had received.
+    behind: int  # Those of the seen ones that stood behind a number which no survivor had received.
     lost_of_others: int
-    differs: bool
-    """Whether the dead sequencer's application had got something that the survivors have not, or elsewhere."""
+    differs: bool  # Whether the dead sequencer's application had got something that the survivors have not, or elsewhere.
     quiet: bool
 
 

@@ -17,13 +17,10 @@ from ..runs import names, violated
 from .broadcasts import CALM, Counts, baseline, count, delays, deliveries, group, member, one_sender
 from .ethernet import Load, calibration, scenario_of
 
-_ROOMY: Final = 1_000_000
-"""A history that is never full: nobody acknowledges explicitly."""
+_ROOMY: Final = 1_000_000  # A history that is never full: nobody acknowledges explicitly.
 
 
-# --- 1 to 3: packets and interrupts ---------------------------------------------------------------------------------
-
-
+# 1 to 3: packets and interrupts
 def _counts(context: Context) -> list[Counts]:
     sizes = context.of((2, 3, 5, 10, 20), (2, 3, 5, 10, 20, 50, 100))
     messages = context.of(200, 1000)
@@ -106,8 +103,7 @@ def _numbers(values: Sequence[float]) -> str:
     return " or ".join(f"{value:g}" for value in values)
 
 
-# --- 4: purging -----------------------------------------------------------------------------------------------------
-
+# 4: purging
 _TABLE: Final = (8, 7, 9, 8, 6, 8)
 _STEP: Final = 10
 
@@ -140,16 +136,12 @@ def _purged(table: tuple[int, ...]) -> int:
     return member(observer, "p1").log.low
 
 
-# --- 5: duplicates --------------------------------------------------------------------------------------------------
-
-
+# 5: duplicates
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Duplicates:
     messages: int
-    repeated: int
-    """Packets that arrived twice, or were sent again because their answer was lost."""
-    again: int
-    """Messages that got a second number, or whose number was broadcast to all a second time."""
+    repeated: int  # Packets that arrived twice, or were sent again because their answer was lost.
+    again: int  # Messages that got a second number, or whose number was broadcast to all a second time.
     violated: tuple[str, ...]
 
 
@@ -198,18 +190,13 @@ def _duplicates(scenario: Scenario) -> _Duplicates:
     return _Duplicates(summary.messages_sent, summary.packets_duplicated + retransmitted, twice, violated(table))
 
 
-# --- 6: a miss ------------------------------------------------------------------------------------------------------
-
-
+# 6: a miss
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Miss:
     missed: int
-    others_same: bool
-    """Whether every delivery at the other members is at exactly the time of the run without loss."""
-    late: float
-    """How late the process that missed something delivered, at most, in ms."""
-    others_later: float
-    """How much later another member delivered than without loss, at most, in ms."""
+    others_same: bool  # Whether every delivery at the other members is at exactly the time of the run without loss.
+    late: float  # How late the process that missed something delivered, at most, in ms.
+    others_later: float  # How much later another member delivered than without loss, at most, in ms.
 
 
 def a_miss(context: Context) -> Measured:
@@ -257,9 +244,7 @@ def _miss(scenario: Scenario) -> _Miss:
     return _Miss(summary.packets_lost, not any(others), max(later["p3"]) / MS, max(others) / MS)
 
 
-# --- 7: the synchronisation phase -----------------------------------------------------------------------------------
-
-
+# 7: the synchronisation phase
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Phases:
     phases: int

@@ -22,16 +22,12 @@ from .ethernet import (
     slope,
 )
 
-PAPER_SLOPE: Final = 25.0
-"""µs a node."""
-PAPER_100: Final = 3.8
-"""ms, extrapolated there."""
+PAPER_SLOPE: Final = 25.0  # µs a node.
+PAPER_100: Final = 3.8  # ms, extrapolated there.
 PAPER_RATE: Final = 667
-PAPER_FAIR: Final = 0.02
-"""ms: the largest deviation in Fig. 7."""
+PAPER_FAIR: Final = 0.02  # ms: the largest deviation in Fig. 7.
 PAPER_BUSY: Final = 0.80
-PAPER_APPLICATION: Final = 27
-"""Broadcasts a second of the most demanding application."""
+PAPER_APPLICATION: Final = 27  # Broadcasts a second of the most demanding application.
 PAPER_SHARE: Final = 0.02
 
 

@@ -33,15 +33,12 @@ class Blocked:
     """The time in which members could not send because of a view change, in ms."""
 
     rule: str
-    times: int
-    """How often that was."""
-    blocked: float
-    """The sum over all members."""
+    times: int  # How often that was.
+    blocked: float  # The sum over all members.
     suspicions: int
     refuted: int
     quiet: bool
-    violations: int
-    """Of same-view."""
+    violations: int  # Of same-view.
 
 
 def blocked_of(item: tuple[Scenario, str]) -> Blocked:
@@ -75,9 +72,7 @@ def _spans(table: pa.Table, end: int) -> list[int]:
     return spans + [ends.get(process, end) - since for (process, _), since in began.items()]
 
 
-# --- runs -----------------------------------------------------------------------------------------------------------
-
-
+# Runs
 def one_cut(length: float, seed: int) -> Scenario:
     """Five members; what the second sends does not reach the first for a while. Others have it, and refute suspicions."""
     return scenario(

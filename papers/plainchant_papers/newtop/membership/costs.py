@@ -37,8 +37,7 @@ SIZES: Final = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20)
 MEMBERS: Final = 10
 RATES: Final = (10, 50, 100)
 _FIVE: Final = 5
-_BUSY: Final = 20.0
-"""Messages a second of each member, where they send."""
+_BUSY: Final = 20.0  # Messages a second of each member, where they send.
 _GOLDEN: Final = 0.618
 _WORDS: Final = ("Suspect", "Confirmed", "Remove", "Refute")
 
@@ -51,8 +50,7 @@ class Crash:
     failures: int = 1
     omega: int = 250
     tau: int = 80
-    silence: int = 0
-    """The local time-silence, as a time-out; 0: adaptive."""
+    silence: int = 0  # The local time-silence, as a time-out; 0: adaptive.
     rate: float = _BUSY
     seed: int = 0
 
@@ -84,14 +82,10 @@ class Change:
     crash: Crash
     detected: tuple[float, ...]
     installed: tuple[float, ...]
-    views: int
-    """How many views it took, at the survivor with the most."""
-    words: Mapping[str, int]
-    """Words that were multicast, by kind,"""
-    copies: int
-    """and their copies, one for each process that they went to."""
-    discarded: float
-    """Messages of the failed that a survivor had and did not deliver."""
+    views: int  # How many views it took, at the survivor with the most.
+    words: Mapping[str, int]  # Words that were multicast, by kind,
+    copies: int  # and their copies, one for each process that they went to.
+    discarded: float  # Messages of the failed that a survivor had and did not deliver.
 
     def row(self) -> dict[str, Any]:
         return {
@@ -162,8 +156,7 @@ def expected_copies(members: int, failures: int) -> int:
     return survivors * (2 * (members - 1) + survivors - 1)
 
 
-# --- lines ----------------------------------------------------------------------------------------------------------
-
+# Lines
 Line = tuple[Sequence[float], list[list[Change]]]
 
 
@@ -296,9 +289,7 @@ def _table(title: str, what: str, line: Line, of: Callable[[float], tuple[int, i
     return Table(title, columns, rows)
 
 
-# --- what is lost at the cut ----------------------------------------------------------------------------------------
-
-
+# What is lost at the cut
 def figures_of_discarded(context: Context) -> tuple[Figure, ...]:
     """Messages of the failed that survivors have and discard, by how often members send and how many fail."""
     failures = context.of((1, MEMBERS - 1), tuple(range(1, MEMBERS)))

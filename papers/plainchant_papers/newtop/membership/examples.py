@@ -23,9 +23,8 @@ from ..variants import VARIANTS
 
 _ONE: Final = Network(delay=Delay("constant", milliseconds(1)))
 
-# --- 44: failed together --------------------------------------------------------------------------------------------
 
-
+# 44: failed together
 class _Answers:
     """Sends a message when the first one of somebody is delivered."""
 
@@ -41,18 +40,12 @@ class _Answers:
 class Together:
     """What became of m, which P_r sent and only P_s got, and of m', which P_s sent when it had delivered m."""
 
-    m_at: tuple[ProcessId, ...]
-    """Who delivered m,"""
-    answer_at: tuple[ProcessId, ...]
-    """and who m'."""
-    detections: tuple[tuple[ProcessId, ...], ...]
-    """What P_i and P_j confirmed."""
-    discarded: int
-    """Messages that they replaced by null messages."""
-    views: tuple[tuple[ProcessId, ...], ...]
-    """Their last views."""
-    causal: int
-    """Violations of causal order."""
+    m_at: tuple[ProcessId, ...]  # Who delivered m,
+    answer_at: tuple[ProcessId, ...]  # and who m'.
+    detections: tuple[tuple[ProcessId, ...], ...]  # What P_i and P_j confirmed.
+    discarded: int  # Messages that they replaced by null messages.
+    views: tuple[tuple[ProcessId, ...], ...]  # Their last views.
+    causal: int  # Violations of causal order.
 
 
 def together(name: str) -> Together:
@@ -110,8 +103,7 @@ def _sets(several: Sequence[Sequence[str]]) -> str:
     return " and ".join("{" + ", ".join(one) + "}" for one in several) or "nothing"
 
 
-# --- 45: five processes ---------------------------------------------------------------------------------------------
-
+# 45: five processes
 _FIVE: Final[Groups] = {"g": ("i", "j", "k", "l", "m")}
 _CRASH: Final = 300.0
 _LATER: Final = 60.0
@@ -124,14 +116,10 @@ class Five:
 
     case: str
     views: Mapping[ProcessId, tuple[str, ...]]
-    mutual: int
-    """Suspicions by (viii)."""
-    intersect: bool
-    """Whether concurrent views had members in common,"""
-    signed_intersect: bool
-    """and whether they had signatures in common."""
-    violations: int
-    """Of view-order, view-atomicity and total order."""
+    mutual: int  # Suspicions by (viii).
+    intersect: bool  # Whether concurrent views had members in common,
+    signed_intersect: bool  # and whether they had signatures in common.
+    violations: int  # Of view-order, view-atomicity and total order.
 
 
 def _five(faults: Sequence[Fault], length: float) -> Scenario:
@@ -207,9 +195,7 @@ def _sequence(views: Sequence[str]) -> str:
     return ", ".join("{" + ", ".join(view) + "}" for view in views)
 
 
-# --- twenty members that part and meet ------------------------------------------------------------------------------
-
-
+# Twenty members that part and meet
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parting:
     """A group that falls into parts of these sizes at one moment, and is whole again at another."""
@@ -228,10 +214,8 @@ class Parted:
     parting: Parting
     views: Mapping[ProcessId, tuple[tuple[float, int], ...]]
     """By member: when it installed views, and of how many members each was."""
-    split: float
-    """From the partition to the last view that has the members of its part alone,"""
-    merged: float
-    """and from its end to the last view that has everybody."""
+    split: float  # From the partition to the last view that has the members of its part alone,
+    merged: float  # and from its end to the last view that has everybody.
     packets: Mapping[str, int]
     """Multicasts from the partition's end to the last view, by kind, beside messages and null messages."""
     quiet: bool

@@ -23,10 +23,8 @@ class Asked:
     """The requests of a run."""
 
     asks: int
-    looked_at: int
-    """Members, other than who asked, that had received what was asked for,"""
-    forgotten: int
-    """and of these, those that had forgotten it."""
+    looked_at: int  # Members, other than who asked, that had received what was asked for,
+    forgotten: int  # and of these, those that had forgotten it.
     quiet: bool
 
 

@@ -34,18 +34,12 @@ class Checked:
     groups: int
     quiet: bool
     faults: int
-    views: int
-    """Views that were installed, after the first ones."""
-    pairs: int
-    """Pairs of members of a group that lived to the end and never suspected each other,"""
-    alike: int
-    """and those of them that installed the same views, from the first that both are in."""
-    changed: int
-    """Views that such pairs installed after that one."""
-    intervals: int
-    """Cases of two members with the same two consecutive views,"""
-    unequal: int
-    """and those of them that delivered different messages in between."""
+    views: int  # Views that were installed, after the first ones.
+    pairs: int  # Pairs of members of a group that lived to the end and never suspected each other,
+    alike: int  # and those of them that installed the same views, from the first that both are in.
+    changed: int  # Views that such pairs installed after that one.
+    intervals: int  # Cases of two members with the same two consecutive views,
+    unequal: int  # and those of them that delivered different messages in between.
     violations: Mapping[str, int]
     first: str
 
@@ -148,10 +142,8 @@ def _row(run: Checked) -> dict[str, Any]:
     return {**dataclasses.asdict(run), "violations": sum(run.violations.values())}
 
 
-# --- 41: VC2 --------------------------------------------------------------------------------------------------------
-
-_SETTLED: Final = 4000
-"""ms from the last failure to when views are looked at."""
+# 41: VC2
+_SETTLED: Final = 4000  # ms from the last failure to when views are looked at.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,14 +153,10 @@ class Gone:
     order: str
     crashed: int
     parts: int
-    memberships: int
-    """Live processes, group by group."""
-    stale: int
-    """Views at the end that have a process that crashed or is disconnected,"""
-    smaller: int
-    """and those that lack one that lives and is connected."""
-    slowest: float
-    """From the last failure to the last view, ms."""
+    memberships: int  # Live processes, group by group.
+    stale: int  # Views at the end that have a process that crashed or is disconnected,
+    smaller: int  # and those that lack one that lives and is connected.
+    slowest: float  # From the last failure to the last view, ms.
 
 
 def lasting(seed: int, order: str) -> Scenario:
@@ -242,15 +230,11 @@ def who_fails_leaves(context: Context) -> Measured:
     )
 
 
-# --- 46: signatures -------------------------------------------------------------------------------------------------
-
-
+# 46: signatures
 def alone(run: Scenario) -> Scenario:
     """The same without anybody who joins: as in the thesis, views only get smaller."""
     return dataclasses.replace(
-        run,
-        random=dataclasses.replace(run.random, restart=0.0),
-        parameters={**run.parameters, "merge_after": milliseconds(0)},
+        run, random=dataclasses.replace(run.random, restart=0.0), parameters={**run.parameters, "merge_after": milliseconds(0)}
     )
 
 
