@@ -105,16 +105,22 @@ class Claim:
     run: Callable[[Context], Measured]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Paper:
-    """A source document, by its number: what its claims are made with."""
+Row: TypeAlias = (
+    tuple[int, str, str, str, Callable[["Context"], Measured]]
+    | tuple[int, str, str, str, Callable[["Context"], Measured], Verdict]
+)
+"""A claim in a table: number, section, claim, how, run, and the verdict on record if that is another one than "holds"."""
 
-    number: str
 
-    def claim(
-        self, number: int, section: str, claim: str, how: str, run: Callable[[Context], Measured], expected: Verdict = HOLDS
-    ) -> Claim:
-        return Claim(number, self.number, section, claim, how, expected, run)
+def claims_table(paper: str, *rows: Row | Claim) -> tuple[Claim, ...]:
+    """The claims of a source document, given by its number; those of its chapters may be claims already."""
+    return tuple(row if isinstance(row, Claim) else _claim(paper, *row) for row in rows)
+
+
+def _claim(
+    paper: str, number: int, section: str, claim: str, how: str, run: Callable[[Context], Measured], expected: Verdict = HOLDS
+) -> Claim:
+    return Claim(number, paper, section, claim, how, expected, run)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -197,6 +203,24 @@ def measure(claims: Iterable[Claim], context: Context, begin: Callable[[Claim], 
         begin(claim)
         results.append(Result(claim, claim.run(context)))
     return results
+
+
+def rows(*several: Iterable[Any]) -> list[dict[str, Any]]:
+    """The data behind a claim: the results of sweeps, which are dataclasses, one after the other."""
+    return [dataclasses.asdict(found) for results in several for found in results]
+
+
+def named_rows(column: str, several: Mapping[Any, Iterable[Any]]) -> list[dict[str, Any]]:
+    """The same, with a first column that has each sweep's name."""
+    return [{column: name, **row} for name, results in several.items() for row in rows(results)]
+
+
+def curves(
+    x: Sequence[float], measured: Mapping[str, Sequence[float]], printed: Mapping[str, Sequence[float]] | None = None
+) -> tuple[Series, ...]:
+    """Series over the same x, by label: those measured, then the document's own."""
+    drawn = [Series(label, x, y) for label, y in measured.items()]
+    return (*drawn, *(Series(label, x, y, from_document=True) for label, y in (printed or {}).items()))
 
 
 def totals(found: Iterable[Any], *fields: str) -> list[Any]:
