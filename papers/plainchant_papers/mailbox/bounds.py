@@ -98,15 +98,8 @@ WORST: Final = {"crash": worst_first, "timing": worst_second}
 def dying(copies: int, at: float) -> Plan:
     """The second protocol, a message that is complete just after a look, and copies that die then."""
     sent = message("s", 5100.001 - times(copies=copies).complete / US - copies * DECIDE)
-    return plan(
-        "s a b",
-        sent,
-        script=Script(usual=1),
-        senders=("s",),
-        copies=copies,
-        faults=modules(at, copies),
-        label=f"second protocol, {copies} copies, dying at {at:g}",
-    )
+    label = f"second protocol, {copies} copies, dying at {at:g}"
+    return plan("s a b", sent, script=Script(usual=1), senders=("s",), copies=copies, faults=modules(at, copies), label=label)
 
 
 def drawn(tolerate: str, copies: int, seed: int) -> Plan:
@@ -271,14 +264,9 @@ def received_of(item: tuple[str, int]) -> Received:
     first = min(begin for name, _, begin, _ in deciding.operations["a"] if name == "decide")
     decided = max(end for name, _, _, end in deciding.operations["a"] if name == "decide") - first + POLL + DECIDE
     rest = sum(end - begin for name, _, begin, end in reading.operations["a"] if name in ("read", "finish"))
-    return Received(
-        tolerate,
-        copies,
-        decided + rest,
-        copies * each + POLL + SKEW,
-        (bounds.receive / US) + POLL + DECIDE,
-        tuple(sorted({*deciding.violated, *reading.violated})),
-    )
+    printed = copies * each + POLL + SKEW
+    violated = tuple(sorted({*deciding.violated, *reading.violated}))
+    return Received(tolerate, copies, decided + rest, printed, (bounds.receive / US) + POLL + DECIDE, violated)
 
 
 def _received(context: Context) -> list[Received]:
@@ -405,14 +393,11 @@ def _printed_expiry(copies: int) -> int:
 def crowded(tolerate: str, receivers: int, service: float) -> Plan:
     """Messages of one sender, and a memory that serves one at a time."""
     names = _RECEIVERS[:receivers]
+    script = Script(usual=None)
+    memory = {"duration": "min", "service": round(service * US), "operations": False}
+    label = f"served one at a time, {WORDS[tolerate]} protocol, {receivers} processes"
     return plan(
-        " ".join(names),
-        load("a", 500.0, 4500, 9000),
-        script=Script(usual=None),
-        tolerate=tolerate,
-        memory={"duration": "min", "service": round(service * US), "operations": False},
-        places=9,
-        label=f"served one at a time, {WORDS[tolerate]} protocol, {receivers} processes",
+        " ".join(names), load("a", 500.0, 4500, 9000), script=script, tolerate=tolerate, memory=memory, places=9, label=label
     )
 
 

@@ -289,14 +289,9 @@ def expiry_of(copies: int) -> Expiry:
             low = middle
         else:
             high = middle
-    return Expiry(
-        copies,
-        times(printed, copies=copies).expiry / US,
-        bounds / US,
-        high / US,
-        bool(found_of(last_moment(copies, printed)).accused),
-        bool(found_of(last_moment(copies, corrected)).accused),
-    )
+    printed_rejects = bool(found_of(last_moment(copies, printed)).accused)
+    corrected_rejects = bool(found_of(last_moment(copies, corrected)).accused)
+    return Expiry(copies, times(printed, copies=copies).expiry / US, bounds / US, high / US, printed_rejects, corrected_rejects)
 
 
 def expiry(context: Context) -> Measured:

@@ -60,17 +60,12 @@ def flags_of(one: Plan) -> Flags:
     leaving = run.states.get(("c", "leaving"), 0) or 1 << 62
     within = [names for (_, stamp, _), names in run.flagged.items() if entry <= stamp < leaving]
     after = [names for (_, stamp, _), names in run.flagged.items() if stamp >= leaving]
+    missing = sum("c" not in names for names in within)
+    remaining = sum("c" in names for names in after)
+    before = sum("c" in names for (_, stamp, _), names in run.flagged.items() if stamp < entry)
+    delivered = run.delivered.get("c", ())
     return Flags(
-        run.label,
-        len(run.flagged),
-        len(within),
-        sum("c" not in names for names in within),
-        len(after),
-        sum("c" in names for names in after),
-        sum("c" in names for (_, stamp, _), names in run.flagged.items() if stamp < entry),
-        run.untimely,
-        run.violated,
-        run.delivered.get("c", ()),
+        run.label, len(run.flagged), len(within), missing, len(after), remaining, before, run.untimely, run.violated, delivered
     )
 
 
@@ -281,16 +276,8 @@ def reached_of(distance: Distance) -> Reached:
     members = one.scenario.members
     bounds = mailbox.DESCRIPTION.bounds(Parameters(**one.scenario.parameters), {"g": members})
     orders = {run.delivered.get(name) for name in members}
-    return Reached(
-        distance.tolerate,
-        distance.most,
-        run.latest,
-        bounds["deliver"] / US,
-        run.untimely,
-        run.violated,
-        len(orders) == 1,
-        run.sent,
-    )
+    bound = bounds["deliver"] / US
+    return Reached(distance.tolerate, distance.most, run.latest, bound, run.untimely, run.violated, len(orders) == 1, run.sent)
 
 
 def _rows(found: Sequence[Reached], tolerate: str) -> list[tuple[float, float, float]]:

@@ -297,30 +297,21 @@ def theorem_2(context: Context) -> Measured:
 def line_21(wait: str) -> Plan:
     """c's clock is so far ahead that the message has expired for it: it votes without having seen it. a joins in at once, waits
     and votes, before it can be seen that b, whose first step takes its time, has: the quorum is there, and nobody may accept."""
+    script = Script({"b decide 1": 1})
+    rules = {"wait": wait}
+    label = f"wait {wait}"
     return plan(
-        "s a b c",
-        message("s", 5010),
-        script=Script({"b decide 1": 1}),
-        rules={"wait": wait},
-        senders=("s",),
-        copies=1,
-        clocks={"c": 1000},
-        label=f"wait {wait}",
+        "s a b c", message("s", 5010), script=script, rules=rules, senders=("s",), copies=1, clocks={"c": 1000}, label=label
     )
 
 
 def pausing(field: bool, at: float) -> Plan:
     """s pauses before it sets its flags, and goes on when copy 1 is decided or while it is. Copy 2 dies when a has left it."""
     script = Script({"s flag 1": at / 20, "b decide 2": (0, 0, 1)}, {"a decide 2 #3": "module 2"})
-    return plan(
-        "s a b",
-        message("s", 5010),
-        script=script,
-        rules={"decision_field": field},
-        senders=("s",),
-        label=f"D {'as it is' if field else 'not used'}, flags {at:g} late",
-        memory={"operations": False},
-    )
+    rules = {"decision_field": field}
+    label = f"D {'as it is' if field else 'not used'}, flags {at:g} late"
+    memory = {"operations": False}
+    return plan("s a b", message("s", 5010), script=script, rules=rules, senders=("s",), label=label, memory=memory)
 
 
 def decision_field(context: Context) -> Measured:

@@ -203,14 +203,11 @@ def completion_of(run: Scenario) -> Completion:
     observer = _Completion(run.groups, run.parameters["transport"] == "fifo")
     summary, _ = observer.run(run)
     matrices = [part.matrix for engine in observer.engines.values() for part in engine.parts.values()]
+    arrivals = observer.arrivals
+    blocks = sum(matrix.largest for matrix in matrices)
+    incomplete = sum(matrix.largest - matrix.complete for matrix in matrices)
     return Completion(
-        observer.arrivals,
-        observer.late,
-        observer.differs,
-        blocks=sum(matrix.largest for matrix in matrices),
-        incomplete=sum(matrix.largest - matrix.complete for matrix in matrices),
-        nulls=observer.nulls,
-        quiet=summary.quiet,
+        arrivals, observer.late, observer.differs, blocks=blocks, incomplete=incomplete, nulls=observer.nulls, quiet=summary.quiet
     )
 
 

@@ -97,13 +97,8 @@ class Ring:
 
 def ring_of(item: tuple[str, str]) -> Ring:
     order, variant = item
-    run = static(
-        _FIG_5_1,
-        Workload(senders=("p1",), group="g1", rate=1000.0, count=1, size=16),
-        network=delayed({("p1", "p2"): 200.0}),
-        **_TIMED,
-        **EVERY_ORDER[order],
-    )
+    load = Workload(senders=("p1",), group="g1", rate=1000.0, count=1, size=16)
+    run = static(_FIG_5_1, load, network=delayed({("p1", "p2"): 200.0}), **_TIMED, **EVERY_ORDER[order])
     relays = {"p3": Relay("g1", "g2", b"m2"), "p6": Relay("g2", "g3", b"m3"), "p7": Relay("g3", "g4", b"m4")}
     summary, table = trace_of(run, VARIANTS[variant], applications=relays)
     rows = list(rows_of(table, "deliver", "p2"))
@@ -220,16 +215,9 @@ class Wait:
 def foreign_of(item: tuple[str, str]) -> Wait:
     """k multicasts in g3; j delivers that and multicasts in g1; i, which is in g1 alone and far from k, gets the latter."""
     vectors, variant = item
-    run = static(
-        _FOREIGN,
-        Workload(senders=("k",), group="g3", rate=1000.0, count=1, size=16),
-        network=delayed({("k", "i"): 50.0}),
-        seconds=0.05,
-        drain=10,
-        order="fast",
-        vectors=vectors,
-        **_TIMED,
-    )
+    load = Workload(senders=("k",), group="g3", rate=1000.0, count=1, size=16)
+    network = delayed({("k", "i"): 50.0})
+    run = static(_FOREIGN, load, network=network, seconds=0.05, drain=10, order="fast", vectors=vectors, **_TIMED)
     summary, table = trace_of(run, VARIANTS[variant], applications={"j": Relay("g3", "g1", b"m")})
     at = next((row["true_time"] / MS for row in rows_of(table, "deliver", "i")), -1.0)
     return Wait(at, violations(table, ["prompt"]), summary.quiet)

@@ -217,13 +217,10 @@ def perform(experiment: Experiment) -> Outcome:
     if not summary.quiet or not users["p1"].finished:
         raise LabError(f"an experiment did not come to its end: {experiment}: {summary.not_quiet}")
     sends = pc.min(table.filter(pc.equal(table["kind"], "send"))["true_time"]).as_py()
-    return Outcome(
-        experiment,
-        unstable=_unstable(table, members),
-        nulls={name: meter.nulls.get(name, 0) for name in members},
-        delays={name: meter.waited[name] / meter.delivered[name] / MS for name in members},
-        throughput=total * SECOND / (users["p1"].finished - sends),
-    )
+    nulls = {name: meter.nulls.get(name, 0) for name in members}
+    delays = {name: meter.waited[name] / meter.delivered[name] / MS for name in members}
+    throughput = total * SECOND / (users["p1"].finished - sends)
+    return Outcome(experiment, unstable=_unstable(table, members), nulls=nulls, delays=delays, throughput=throughput)
 
 
 def _unstable(table: Any, members: tuple[str, ...]) -> dict[str, int]:

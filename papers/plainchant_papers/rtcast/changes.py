@@ -59,16 +59,9 @@ def entering(kind: str, seed: int) -> Scenario:
         back = at
     else:
         faults = [fault("crash", at, process="p3"), fault("restart", back, process="p3")]
-    return ring(
-        _FIVE,
-        Workload(rate=20.0, arrivals="poisson", size=32, start=milliseconds(BEGIN)),
-        length=back + 300,
-        drain=0,
-        seed=seed,
-        faults=faults,
-        later=("late",) if kind == NEW else (),
-        reclaim_after=milliseconds(_KEPT),
-    )
+    load = Workload(rate=20.0, arrivals="poisson", size=32, start=milliseconds(BEGIN))
+    later = ("late",) if kind == NEW else ()
+    return ring(_FIVE, load, length=back + 300, drain=0, seed=seed, faults=faults, later=later, reclaim_after=milliseconds(_KEPT))
 
 
 def entered_of(item: tuple[str, int]) -> Entered:
@@ -81,15 +74,11 @@ def entered_of(item: tuple[str, int]) -> Entered:
     since = run.fault[0].at
     bounds = [row["detail"]["bound"] for row in rows_of(table, "token") if row["process"] == "p1" and row["true_time"] >= since]
     kinds = table["kind"].to_pylist()
-    return Entered(
-        kind,
-        entered=bool(first),
-        queries=kinds.count("query"),
-        votes=kinds.count("udeliver"),
-        updates=sum(one != other for one, other in pairwise(bounds)),
-        took=(first[0] - at) / MS if first else 0.0,
-        rotation=bounds[-1] / MS,
-    )
+    queries = kinds.count("query")
+    votes = kinds.count("udeliver")
+    updates = sum(one != other for one, other in pairwise(bounds))
+    took = (first[0] - at) / MS if first else 0.0
+    return Entered(kind, entered=bool(first), queries=queries, votes=votes, updates=updates, took=took, rotation=bounds[-1] / MS)
 
 
 def _entries(context: Context) -> dict[str, list[Entered]]:
@@ -212,15 +201,11 @@ class Crash:
         load = () if self.idle else (Workload(size=1000, start=milliseconds(BEGIN)),)
         rotation = longest_rotation(self.members, admission=False)
         at = BEGIN + rotation * (1 + self.moment)
+        length = at + 4 * rotation + 50
+        network = ONE_MILLISECOND if self.idle else FULL
+        faults = [fault("crash", at, process=names(self.members)[self.members // 2])]
         return ring(
-            self.members,
-            *load,
-            length=at + 4 * rotation + 50,
-            drain=0,
-            network=ONE_MILLISECOND if self.idle else FULL,
-            faults=[fault("crash", at, process=names(self.members)[self.members // 2])],
-            admission=False,
-            retransmissions=0,
+            self.members, *load, length=length, drain=0, network=network, faults=faults, admission=False, retransmissions=0
         )
 
 

@@ -162,12 +162,8 @@ def eliminated_of(item: tuple[Scenario, str]) -> Eliminated:
     stopped = halts(summary)
     views = views_of(table)
     last = {views[process, "g"][-1][2] for process in run.members if process not in crashed and process not in stopped}
-    return Eliminated(
-        by,
-        live=sum(process not in crashed for processes in by.values() for process in processes),
-        stopped=len(set(stopped) - crashed),
-        views=tuple(sorted(last)),
-    )
+    live = sum(process not in crashed for processes in by.values() for process in processes)
+    return Eliminated(by, live=live, stopped=len(set(stopped) - crashed), views=tuple(sorted(last)))
 
 
 def closure_only(context: Context) -> Measured:
@@ -233,12 +229,8 @@ def turns_of(run: Scenario) -> Turns:
     observer = _Said()
     observer.run(run)
     changed = [said for said in observer.turns if True in said]
-    return Turns(
-        turns=len(observer.turns),
-        changes=len(changed),
-        others=sum(len(said) - 1 for said in changed),
-        before=sum(said.index(True) for said in changed),
-    )
+    before = sum(said.index(True) for said in changed)
+    return Turns(turns=len(observer.turns), changes=len(changed), others=sum(len(said) - 1 for said in changed), before=before)
 
 
 def changes_first(context: Context) -> Measured:

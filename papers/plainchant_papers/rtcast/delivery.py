@@ -128,16 +128,9 @@ def latency_of(item: tuple[str, int]) -> Latency:
         took.append((row["true_time"] - handed) / MS)
         sent.append((row["true_time"] - row["sent"]) / MS)
     turns = [rotation / MS for rotation in rotations(table)]
+    mean = statistics.mean(took)
     return Latency(
-        rule,
-        members,
-        len(took),
-        statistics.mean(took),
-        max(took),
-        statistics.mean(sent),
-        max(sent),
-        statistics.mean(turns),
-        max(turns),
+        rule, members, len(took), mean, max(took), statistics.mean(sent), max(sent), statistics.mean(turns), max(turns)
     )
 
 

@@ -230,15 +230,9 @@ def delayed_of(slow: Slow) -> Delayed:
     took = [row["true_time"] - row["sent"] for row in rows_of(table, "deliver") if row["sender"] == _SENDER]
     longest = max(took)
     omitted = sum(row["detail"].get("fault") == "omit" for row in rows_of(table, "fault"))
-    return Delayed(
-        slow.retransmissions,
-        slow.members,
-        len(took),
-        omitted,
-        longest / times_of(run)["rotation"],
-        longest / max(rotations(table)),
-        len(halts(summary)),
-    )
+    turning = longest / max(rotations(table))
+    halted = len(halts(summary))
+    return Delayed(slow.retransmissions, slow.members, len(took), omitted, longest / times_of(run)["rotation"], turning, halted)
 
 
 def delivery_time(context: Context) -> Measured:
@@ -287,16 +281,8 @@ def on_time(seed: int) -> Scenario:
         at += (retransmissions + 3) * rotation
     crashed = draw.choice(named)
     faults += [fault("crash", at, process=crashed), fault("restart", at + 4 * rotation, process=crashed)]
-    return ring(
-        members,
-        *load,
-        length=at + 12 * rotation,
-        drain=0,
-        seed=seed,
-        faults=faults,
-        network=FULL,
-        retransmissions=retransmissions,
-    )
+    length = at + 12 * rotation
+    return ring(members, *load, length=length, drain=0, seed=seed, faults=faults, network=FULL, retransmissions=retransmissions)
 
 
 def timely_of(seed: int) -> Checked:

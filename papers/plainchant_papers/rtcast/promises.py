@@ -36,16 +36,8 @@ def _runs(context: Context) -> list[Checked]:
 def overtaking_of(item: tuple[int, bool]) -> int:
     """Members that stop in a run where nothing fails and packets overtake each other."""
     seed, held = item
-    run = ring(
-        5,
-        Workload(rate=30.0, arrivals="poisson", size=32, start=milliseconds(BEGIN)),
-        length=BEGIN + 300,
-        seed=seed,
-        drain=0,
-        admission=False,
-        retransmissions=0,
-        overtaking=held,
-    )
+    load = Workload(rate=30.0, arrivals="poisson", size=32, start=milliseconds(BEGIN))
+    run = ring(5, load, length=BEGIN + 300, seed=seed, drain=0, admission=False, retransmissions=0, overtaking=held)
     return len(halts(trace_of(run)[0]))
 
 
@@ -99,15 +91,10 @@ class Announced:
 
 def dying(seed: int, more: Sequence[Fault] = ()) -> Scenario:
     """One of five crashes."""
+    load = Workload(rate=40.0, arrivals="poisson", size=32, start=milliseconds(BEGIN))
+    faults = [fault("crash", BEGIN + 50 + 1.7 * seed, process="p2"), *more]
     return ring(
-        5,
-        Workload(rate=40.0, arrivals="poisson", size=32, start=milliseconds(BEGIN)),
-        length=BEGIN + 300,
-        seed=seed,
-        network=ONE_MILLISECOND,
-        faults=[fault("crash", BEGIN + 50 + 1.7 * seed, process="p2"), *more],
-        admission=False,
-        retransmissions=0,
+        5, load, length=BEGIN + 300, seed=seed, network=ONE_MILLISECOND, faults=faults, admission=False, retransmissions=0
     )
 
 

@@ -62,12 +62,9 @@ def one_sender(
 ) -> Scenario:
     """One process broadcasts continuously: the next message when the last has come back (section 3)."""
     every = history if acknowledge_every is None else acknowledge_every
-    return group(
-        members,
-        Workload(senders=(sender,), closed=1, count=messages, size=size),
-        parameters={**CALM, "pack": False, "history": history, "acknowledge_every": every},
-        seconds=messages * 0.01 + 1,
-    )
+    load = Workload(senders=(sender,), closed=1, count=messages, size=size)
+    parameters = {**CALM, "pack": False, "history": history, "acknowledge_every": every}
+    return group(members, load, parameters=parameters, seconds=messages * 0.01 + 1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,13 +90,8 @@ class Counts:
 def count(scenario: Scenario) -> Counts:
     """Runs the sequencer, or the baseline that the scenario names, and counts."""
     summary, _ = trace_of(scenario, description=BASELINES.get(scenario.protocol))
-    return Counts(
-        len(scenario.members),
-        summary.messages_sent,
-        summary.packets_by_type,
-        summary.interrupts_by_type,
-        summary.messages_delivered,
-    )
+    interrupts = summary.interrupts_by_type
+    return Counts(len(scenario.members), summary.messages_sent, summary.packets_by_type, interrupts, summary.messages_delivered)
 
 
 def baseline(protocol: str, members: int, messages: int, sender: str = "p2") -> Scenario:

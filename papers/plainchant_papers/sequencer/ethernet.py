@@ -149,13 +149,9 @@ def perform(scenario: Scenario) -> Performance:
         back = [time for time, whose in zip(times, senders, strict=True) if whose == sender]
         delays[sender] = _mean_gap(back) / MS
     (times,) = deliveries(table, SEQUENCER, "true_time")
-    return Performance(
-        rate=SECOND / _mean_gap(times),
-        delays=delays,
-        packets=summary.packets_by_type,
-        lost=summary.packets_lost,
-        busy=_bits(scenario, summary) * SECOND / (scenario.network.bandwidth * summary.virtual_time),
-    )
+    rate = SECOND / _mean_gap(times)
+    busy = _bits(scenario, summary) * SECOND / (scenario.network.bandwidth * summary.virtual_time)
+    return Performance(rate=rate, delays=delays, packets=summary.packets_by_type, lost=summary.packets_lost, busy=busy)
 
 
 def _mean_gap(times: Sequence[int]) -> float:

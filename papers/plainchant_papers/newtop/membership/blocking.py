@@ -75,29 +75,17 @@ def _spans(table: pa.Table, end: int) -> list[int]:
 # Runs
 def one_cut(length: float, seed: int) -> Scenario:
     """Five members; what the second sends does not reach the first for a while. Others have it, and refute suspicions."""
-    return scenario(
-        {"g": names(5)},
-        Workload(rate=50.0, arrivals="poisson", size=16),
-        seed=seed,
-        faults=[fault("cut", 500, length=length, source="p2", target="p1")],
-        length=2000,
-        order="total",
-        same_view=True,
-    )
+    load = Workload(rate=50.0, arrivals="poisson", size=16)
+    faults = [fault("cut", 500, length=length, source="p2", target="p1")]
+    return scenario({"g": names(5)}, load, seed=seed, faults=faults, length=2000, order="total", same_view=True)
 
 
 def one_crash(delay: float, seed: int) -> Scenario:
     """Five members, links of this delay in ms; one crashes."""
-    return scenario(
-        {"g": names(5)},
-        Workload(rate=50.0, arrivals="poisson", size=16),
-        seed=seed,
-        network=Network(delay=Delay("uniform", milliseconds(0.5 * delay), milliseconds(1.5 * delay))),
-        faults=[fault("crash", 500, process="p2")],
-        length=1500,
-        order="total",
-        same_view=True,
-    )
+    load = Workload(rate=50.0, arrivals="poisson", size=16)
+    network = Network(delay=Delay("uniform", milliseconds(0.5 * delay), milliseconds(1.5 * delay)))
+    faults = [fault("crash", 500, process="p2")]
+    return scenario({"g": names(5)}, load, seed=seed, network=network, faults=faults, length=1500, order="total", same_view=True)
 
 
 def _compared(context: Context, make: Callable[[float, int], Scenario], axis: Sequence[float]) -> dict[str, list[list[Blocked]]]:

@@ -291,13 +291,9 @@ class _Kinds(Observer):
 
 def part_and_meet(parting: Parting) -> Parted:
     parts = _parts(parting)
-    run = scenario(
-        {"g": names(sum(parting.sizes))},
-        Workload(rate=parting.rate, arrivals="poisson", size=16),
-        faults=[fault("partition", parting.parted, length=parting.healed - parting.parted, parts=parts)],
-        length=parting.length,
-        order="total",
-    )
+    load = Workload(rate=parting.rate, arrivals="poisson", size=16)
+    faults = [fault("partition", parting.parted, length=parting.healed - parting.parted, parts=parts)]
+    run = scenario({"g": names(sum(parting.sizes))}, load, faults=faults, length=parting.length, order="total")
     kinds = _Kinds(parting.healed)
     summary, table = kinds.run(run)
     views = views_of(table)

@@ -171,15 +171,8 @@ def lasting(seed: int, order: str) -> Scenario:
     faults = [fault("crash", draw.uniform(300, 900), process=name, mid_broadcast=draw.random() < 0.5) for name in crashed]
     if len(parts) > 1:
         faults.append(fault("partition", draw.uniform(300, 900), parts=parts))
-    return scenario(
-        groups,
-        Workload(rate=30.0, arrivals="poisson", size=16),
-        seed=seed,
-        faults=faults,
-        length=900 + _SETTLED,
-        drain=0,
-        order=order,
-    )
+    load = Workload(rate=30.0, arrivals="poisson", size=16)
+    return scenario(groups, load, seed=seed, faults=faults, length=900 + _SETTLED, drain=0, order=order)
 
 
 def gone_of(run: Scenario) -> Gone:
