@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from ..claims import Context, Measured, judge
+from ..claims import Context, Measured, judge, rows
 from ..runs import rows_of
 from . import cases, variants
 from .metered import Run
@@ -81,7 +81,7 @@ def _judged(
         "messages that receivers get " + _told_both(with_rule, without, what),
         judge(holds=kept and not shown) if reverse else judge(holds=kept and shown),
         why,
-        [dataclasses.asdict(one) for one in (*with_rule, *without)],
+        rows(with_rule, without),
     )
 
 

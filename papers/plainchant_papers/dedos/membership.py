@@ -9,7 +9,7 @@ from typing import Final
 from plainchant.core.model import MS, US, Duration
 from plainchant.scenario.model import Delay, Network
 
-from ..claims import Context, Measured, judge
+from ..claims import Context, Measured, judge, rows
 from ..runs import fault, rows_of
 from . import variants
 from .metered import Run
@@ -140,5 +140,5 @@ def between_groups(context: Context) -> Measured:
         judge(holds=clean and bool(different)),
         "each group has its own numbers and its own distributor, and nothing compares them; who wants one order over groups "
         "takes newtop",
-        [dataclasses.asdict(one) for one in found],
+        rows(found),
     )

@@ -6,7 +6,7 @@ import dataclasses
 from statistics import mean
 from typing import Final
 
-from ..claims import Context, Figure, Measured, Series, Table, judge
+from ..claims import Context, Figure, Measured, Series, Table, judge, rows
 from ..runs import rows_of
 from . import hierarchy, installation
 from .hierarchy import cost_of, steady
@@ -34,7 +34,7 @@ def latency(context: Context) -> Measured:
         judge(holds=calm and slow and not bad and late["relay"] <= _MORE * usual, nearly=calm and slow and not bad),
         "crashes of senders, receivers and other nodes delay nobody; a mailbox, the distributor and a full history do, as 4.1 "
         "says. It forgets the intermediate: while a node has none its members get nothing, until the crash is noticed",
-        [dataclasses.asdict(one) for one in (*found, *by_size)],
+        rows(found, by_size),
         tables=(hierarchy.recovery_table(found), *([hierarchy.size_table(by_size)] if by_size else [])),
     )
 
@@ -66,7 +66,7 @@ def broadcasts(context: Context) -> Measured:
         judge(holds=set(less) >= {nodes for nodes in counts if nodes > 2}),
         "with two nodes there is one destination, and no difference; point to point grows with the number of nodes. Here a "
         "broadcast interrupts the relays only: who is not in the group, or not a relay, is not addressed",
-        [dataclasses.asdict(one) for one in (*once, *each, *compared)],
+        rows(once, each, compared),
         (
             Figure(
                 "broadcast", "time on the LAN of a message (µs)", "nodes", "µs",
@@ -127,7 +127,7 @@ def buffering(context: Context) -> Measured:
         f"; {bad} of {len(found)} runs violate a promise",
         judge(holds=saved and not bad),
         "a gap lasts until the answer to a request is there; without a buffer everything that comes meanwhile is asked for, too",
-        [dataclasses.asdict(one) for one in found],
+        rows(found),
         (
             Figure(
                 "buffering", "messages sent again for each that is sent", "share of packets lost", "messages",

@@ -6,11 +6,11 @@ A :class:`Plan` is a scenario that can travel to a task, with what is counted an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from plainchant.core.model import MS, SECOND, US, Duration, ProcessId
-from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
+from plainchant.scenario.model import Delay, Network, Scenario, Workload
 
 from ..runs import milliseconds, scenario
 
@@ -65,27 +65,18 @@ def plan(
     *workload: Workload,
     length: float,
     drain: float = 20_000,
-    variants: Sequence[str] = (),
-    groups: Mapping[str, tuple[str, ...]] | None = None,
-    later: Sequence[str] = (),
-    network: Network = LAN,
-    memory: Mapping[str, Any] | None = None,
-    faults: Sequence[Fault] = (),
-    random_faults: RandomFaults | None = None,
-    counted: tuple[float, float] | None = None,
-    seed: int = 0,
     protocol: str = "dedos",
+    network: Network = LAN,
+    variants: Sequence[str] = (),
+    counted: tuple[float, float] | None = None,
     lemmas: bool = False,
     handled: Sequence[str] = (),
     seated: Sequence[str] = (),
     label: str = "",
-    **parameters: Any,
+    **given: Any,
 ) -> Plan:
     """A group of these processes, or several; ``counted`` is from when to when packets and operations are. Times in ms."""
-    planned = scenario(
-        protocol, members, *workload, length=length, drain=drain, parameters=parameters, groups=groups, later=later,
-        network=network, memory=memory, faults=faults, random_faults=random_faults, seed=seed,
-    )  # fmt: skip
+    planned = scenario(protocol, members, *workload, length=length, drain=drain, network=network, **given)
     begin, end = (0, 1 << 62) if counted is None else (round(counted[0] * MS), round(counted[1] * MS))
     return Plan(planned, tuple(variants), begin, end, lemmas, tuple(handled), tuple(seated), label)
 

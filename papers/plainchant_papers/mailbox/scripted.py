@@ -27,23 +27,17 @@ from plainchant.sim.scripted import Script, ScriptedMemory, ScriptedSimulation
 from plainchant.trace import TraceBuffer
 
 from ..runs import rows_of, scenario, violated
+from .timing import DECIDE, FINISH, FLAG, POLL, READ, SKEW, WRITE
 
 Rules: TypeAlias = Mapping[str, str | bool]
 """Rules of mailbox by name, and their values (``plainchant.protocols.mailbox.variants``)."""
 AS_BUILT: Final[Rules] = {}
-WRITE, FLAG, DECIDE, READ, FINISH, SKEW, POLL = 20, 20, 10, 20, 10, 4, 100
-"""The bounds of these runs: ds, df, dd, dr, dfd, e and p. The clocks' difference is small against an operation."""
 PLAIN: Final[Mapping[str, Any]] = {
-    "write": WRITE,
-    "flag": FLAG,
-    "decide": DECIDE,
-    "read": READ,
-    "finish": FINISH,
-    "skew": SKEW,
-    "poll": POLL,
-    "rejected": "halt",
-    "places": 8,
-}
+    "write": WRITE, "flag": FLAG, "decide": DECIDE, "read": READ, "finish": FINISH, "skew": SKEW, "poll": POLL,
+    "rejected": "halt", "places": 8,
+}  # fmt: skip
+_AT_ONCE: Final = Script()
+QUIETLY: Final = {"operations": False}  # A memory that does not write operations into the trace.
 PROTOCOLS: Final = ("crash", "timing")  # What the first and the second protocol tolerate.
 WORDS: Final = {"crash": "first", "timing": "second"}
 PROMISES: Final = ("integrity", "identical", "total", "agreement", "uniform", "validity", "unanimity", "bounded")
@@ -99,37 +93,30 @@ class Plan:
 def plan(
     members: str,
     *workload: Workload,
-    script: Script | None = Script(),  # noqa: B008 - it is frozen
+    script: Script | None = _AT_ONCE,
+    usual: float | None = 0,
     rules: Rules = AS_BUILT,
     clocks: Mapping[str, float] | None = None,
-    faults: Sequence[Fault] = (),
     memory: Mapping[str, Any] | None = None,
-    later: Sequence[str] = (),
-    network: Network | None = None,
     length: float = 10_000,
     drain: float = 1.0,
     settle: float = 7_000,
-    seed: int = 0,
     label: str = "",
     **given: Any,
 ) -> Plan:
     """A group of these, whose clocks are ahead by ``clocks``; ``drain`` is in seconds, ``settle`` is how long nothing has to be
-    left to do until it is at rest. Without a script operations take what the simulator draws."""
-    planned = scenario(
-        "mailbox",
-        members.split(),
-        *workload,
-        length=length / 1000,
-        drain=1000 * drain,
-        parameters=parameters(**given),
-        later=later,
-        network=network if network is not None else Network(),
-        memory={"operations": True, "detection": us(2000), **(memory or {})},
-        clock=[Clock(process=name, offset=int(ahead * US)) for name, ahead in (clocks or {}).items()],
-        faults=faults,
-        seed=seed,
-    )
-    return Plan(planned, script, rules, us(settle), label)
+    left to do until it is at rest. Instead of a script, ``usual`` is the share of its bound that every operation takes; None:
+    what the simulator draws."""
+    clock = [Clock(process=name, offset=int(ahead * US)) for name, ahead in (clocks or {}).items()]
+    fields: dict[str, Any] = {
+        "network": Network(),
+        "clock": clock,
+        "memory": {"operations": True, "detection": us(2000), **(memory or {})},
+    }
+    of_run: dict[str, Any] = {name: given.pop(name) for name in ("faults", "later", "network", "seed") if name in given}
+    settings: dict[str, Any] = {**parameters(**given), **fields, **of_run}
+    planned = scenario("mailbox", members.split(), *workload, length=length / 1000, drain=1000 * drain, **settings)
+    return Plan(planned, Script(usual=usual) if script is _AT_ONCE else script, rules, us(settle), label)
 
 
 def bound_of(one: Plan) -> Times:

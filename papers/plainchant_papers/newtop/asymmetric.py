@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from plainchant.core.model import MS, SECOND, Duration
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, judge
+from ..claims import Context, Figure, Measured, Series, judge, rows
 from ..observe import trace_of
 from ..runs import names
 from .structures import static
@@ -79,7 +79,7 @@ def few_active(context: Context) -> Measured:
         "a sequencer needs nobody else's messages: one packet to it, and one to everybody. The symmetric protocol waits for a "
         "message of everybody: null messages if they are silent, the next ones if they are not, and the latter is quicker "
         "than the way to a sequencer and back only where all send more often than a packet takes",
-        [dataclasses.asdict(cost) for cost in found],
+        rows(found),
         (
             Figure(
                 "asymmetric-delay",

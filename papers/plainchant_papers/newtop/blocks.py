@@ -14,7 +14,7 @@ from plainchant.protocols.newtop.matrix import BlockMatrix
 from plainchant.protocols.newtop.packets import Data, Null
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Measured, Table, judge, totals
+from ..claims import Context, Measured, Table, judge, named_rows, rows, totals
 from ..observe import Observer, trace_of
 from ..runs import rows_of
 from .causes import Causes, Relay
@@ -98,7 +98,7 @@ def properties(context: Context) -> Measured:
         judge(holds=bool(messages and equal) and not own + delivered + related),
         "a counter that only grows, and is at least as large as everything sent or delivered, gives the next message a larger "
         "number",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
@@ -110,7 +110,7 @@ def lemmas(context: Context) -> Measured:
         f"sender in their group (Lemma I); of {messages:,} messages {second} not above the one before in any group (Lemma II)",
         judge(holds=bool(nulls and messages) and not first + second),
         "a null message goes out only where the group has no block as large (4.4), or where its sender has completed none (4.3)",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
@@ -224,7 +224,7 @@ def in_order(context: Context) -> Measured:
         judge(holds=bool(arrivals and overtaken) and not late and not differs),
         "each member's numbers grow, and arrive as they were sent, so that the smallest of the last ones bounds all that is "
         "to come; where they are overtaken, the number of the message before (m.pb, 3.7) has to be looked at",
-        [dataclasses.asdict(run) for run in (*fifo, *lossy)],
+        rows(fifo, lossy),
     )
 
 
@@ -242,7 +242,7 @@ def every_block(context: Context) -> Measured:
         f"incomplete when the run was over, {not_quiet} runs never over; {nulls:,} null messages",
         judge(holds=bool(blocks and nulls) and not incomplete and not not_quiet),
         "whoever has sent nothing for a block sends a null message with the largest number of the group",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
@@ -321,7 +321,7 @@ def safe(context: Context) -> Measured:
         judge(holds=bool(weak[0].violations) and not any(run.violations or not run.quiet for run in strong)),
         "with safe1 a process delivers in one group what is complete there, while the other group's message with the same "
         "number is under way to it and not to another process",
-        [{"rule": rule, **dataclasses.asdict(run)} for rule, found in (("safe1", weak), ("safe1'", strong)) for run in found],
+        named_rows("rule", {"safe1": weak, "safe1'": strong}),
     )
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from plainchant.core.model import MS, Duration
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, Table, judge, totals
+from ..claims import Context, Figure, Measured, Series, Table, judge, rows, totals
 from ..observe import trace_of
 from ..runs import names, rows_of, violations
 from .causes import Causes, Relay, Sent
@@ -75,7 +75,7 @@ def precise(context: Context) -> Measured:
         judge(holds=bool(related) and related < pairs and not missed and not invented),
         "a member's number in the vector is the block of its last message that was delivered before, which says as much as "
         "how many there were",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
@@ -267,7 +267,7 @@ def one_group_early(context: Context) -> Measured:
         f"that had not happened before; {causal} violations of causal order",
         judge(holds=bool(waited) and not late and not causal),
         "in one group the vector is exact (claim 33) and there are no other groups' blocks to wait for",
-        [dataclasses.asdict(run) for run in relative],
+        rows(relative),
     )
 
 

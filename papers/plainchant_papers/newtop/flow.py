@@ -12,7 +12,7 @@ from plainchant.protocols.newtop.matrix import BlockMatrix
 from plainchant.protocols.newtop.packets import Data
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Measured, judge
+from ..claims import Context, Measured, judge, named_rows, rows
 from ..observe import Observer, trace_of
 from ..runs import names
 from .stations import Experiment, scenario_of
@@ -88,7 +88,7 @@ def bounded(context: Context) -> Measured:
         f"{sum(bool(run.blocked) for run in runs)}",
         judge(holds=not over and held <= 1 and not stuck and any(run.blocked for run in runs)),
         "a message goes out only if the block N before it is stable at everybody",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
@@ -135,7 +135,7 @@ def least_bound(context: Context) -> Measured:
         judge(holds=live == len(three) and dead == len(two)),
         "with N = 2 the third condition asks for the block itself to be complete before it is sent; the thesis prints N <= 3 "
         "twice where it proves N >= 3",
-        [{"blocks": blocks, **dataclasses.asdict(run)} for blocks, runs in ((3, three), (2, two)) for run in runs],
+        named_rows("blocks", {3: three, 2: two}),
     )
 
 
@@ -150,7 +150,7 @@ def one_condition(context: Context) -> Measured:
         f"{len(whole)}",
         judge(holds=live == len(whole) and dead == len(alone), nearly=live == len(whole) and dead > 0),
         "who waits for fl1 waits for news of stability, which travel with messages, whose senders wait for fl1 too",
-        [{"conditions": rule, **dataclasses.asdict(run)} for rule, runs in (("fl1", alone), ("all", whole)) for run in runs],
+        named_rows("conditions", {"fl1": alone, "all": whole}),
     )
 
 

@@ -22,7 +22,7 @@ from plainchant.group import Message
 from plainchant.live.node import join
 from plainchant.live.ports import free_ports
 
-from ..claims import Context, Measured, judge
+from ..claims import Context, Measured, judge, rows
 
 _MEMBERS: Final = ("a", "b", "c")
 _TOGETHER: Final = 64
@@ -116,5 +116,5 @@ def compare(rounds: Sequence[Round]) -> Measured:
         "alike, or UDP a little dearer: over TCP packets that are ready together leave by one system call, over UDP each by its "
         "own. What the thesis hoped for may be so of its TCP, which passed several processes at each member; nothing is lost on "
         "loopback, so that this says nothing of repair",
-        [dataclasses.asdict(one) for one in rounds],
+        rows(rounds),
     )

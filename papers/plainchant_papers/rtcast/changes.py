@@ -22,7 +22,7 @@ from plainchant.lab.errors import LabError
 from plainchant.scenario.model import Scenario, Workload
 from plainchant.sim import Summary
 
-from ..claims import Context, Figure, Measured, Series, judge
+from ..claims import Context, Figure, Measured, Series, judge, rows
 from ..observe import trace_of
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, views_of
 from .rings import BEGIN, FULL, SIZES, instrumented, longest_rotation, ring, times_of
@@ -101,7 +101,7 @@ def no_query(context: Context) -> Measured:
         judge(holds=all(run.entered for run in (*soon, *others)) and not asked[0] and all(run.queries > 0 for run in others)),
         "the sponsor compares the rotation of the ring with the joiner in it to P, and asks only if it is longer; the round "
         "takes a rotation and more, since everybody votes in its turn",
-        [dataclasses.asdict(run) for run in (*soon, *others)],
+        rows(soon, others),
         figure,
     )
 
@@ -116,7 +116,7 @@ def two_updates(context: Context) -> Measured:
         f"({len(soon)} runs each)",
         judge(holds=updates == [[0], [2]] and all(run.entered for run in (*soon, *late))),
         "one update gives P back, another takes it again; who is back soon finds its place still reckoned with",
-        [dataclasses.asdict(run) for run in (*soon, *late)],
+        rows(soon, late),
     )
 
 
@@ -184,7 +184,7 @@ def same_views(context: Context) -> Measured:
         "a view waits until every member of the ring has been heard to know of it, so that nobody is far ahead; with "
         "retransmissions the change itself may come up to r rotations later, which the lemma, made without them, does not "
         "count. Who was to be let in and did not get every acknowledgement is as good as crashed, as in the lemma's proof",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 

@@ -11,7 +11,7 @@ from plainchant.core.model import MS, Packet, ProcessId
 from plainchant.protocols.rtcast.packets import Beat, Change, Data
 from plainchant.scenario.model import Delay, Network, Scenario, Workload
 
-from ..claims import Context, Measured, judge, totals
+from ..claims import Context, Measured, judge, rows, totals
 from ..observe import Observer, trace_of
 from ..runs import fault, milliseconds, names, rows_of, views_of, violations
 from .rings import BEGIN, halts, instrumented, ring
@@ -100,7 +100,7 @@ def false_omission(context: Context) -> Measured:
         judge(holds=stayed == survivors > kept and behind == stopped > 0 and not broken and short_stayed == up_to_date),
         "the elimination says how far the dead member had come: who is just there has missed nothing; who is not would be "
         "different from the others if it stayed",
-        [dataclasses.asdict(run) for run in (*ours, *short, *without)],
+        rows(ours, short, without),
     )
 
 
@@ -241,5 +241,5 @@ def changes_first(context: Context) -> Measured:
         f"with a change; {others:,} other ordered packets are in the same turns, {before} of them before the change",
         judge(holds=changes > 0 and others > 0 and not before),
         "a turn is made up at once, and the change first",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )

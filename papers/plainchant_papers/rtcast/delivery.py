@@ -11,7 +11,7 @@ import pyarrow as pa
 from plainchant.core.model import MS, SECOND, ProcessId
 from plainchant.scenario.model import Fault, Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, judge, totals
+from ..claims import Context, Figure, Measured, Series, judge, rows, totals
 from ..observe import trace_of
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of
 from .rings import BEGIN, SIZES, halts, ring, rotations
@@ -86,7 +86,7 @@ def only_the_requester(context: Context) -> Measured:
         judge(holds=lost > 0 and not later and not halted and max(run.most for run in ours) > 0 and safe_later > 0),
         "nobody waits to hear that others have a message; the retransmission itself takes time of its sender's turn, which is "
         "kept for it",
-        [dataclasses.asdict(run) for run in (*ours, *safe)],
+        rows(ours, safe),
     )
 
 
@@ -154,7 +154,7 @@ def one_round(context: Context) -> Measured:
         "a message waits for its sender's turn, which takes a rotation at the most, and is delivered when it comes. Safe "
         "delivery waits until everybody has said in its own turn that it has it: another rotation (heartbeats go to all; in "
         "Totem the token alone carries this, and one more round is needed to tell it)",
-        [dataclasses.asdict(run) for run in found],
+        rows(found),
         (
             Figure(
                 "latency-by-size",

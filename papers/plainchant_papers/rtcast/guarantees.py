@@ -11,7 +11,7 @@ from typing import Final
 from plainchant.core.model import SECOND, Duration
 from plainchant.scenario.model import Fault, Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, judge
+from ..claims import Context, Figure, Measured, Series, judge, rows
 from ..observe import trace_of
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of
 from .rings import BEGIN, FULL, Checked, checked, halts, longest_rotation, reasons, ring, rotations, times_of
@@ -152,7 +152,7 @@ def more_retransmissions(context: Context) -> Measured:
         "a retransmission more is a rotation more in Delta, which leaves fewer turns to send a message in, and time is kept "
         "for it in every turn; and a packet has to be lost once more to be missed. A member whose heartbeats are all lost is "
         "eliminated whatever r is",
-        [dataclasses.asdict(run) for run in survived],
+        rows(survived),
         (
             Figure(
                 "halts-by-loss",
@@ -249,7 +249,7 @@ def delivery_time(context: Context) -> Measured:
         f"they were, {', '.join(f'{turning[r]:.2f}' for r in RETRANSMISSIONS)}; {halted} members stopped",
         judge(holds=lost and not halted and all(worst[r] <= r + 1 for r in RETRANSMISSIONS)),
         "what is missing is asked for in one's own turn and sent again in its sender's next one: at most P for each time",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 

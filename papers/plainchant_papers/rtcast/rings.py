@@ -42,28 +42,13 @@ def ring(
     *workload: Workload,
     length: float = 1000,
     drain: float = 20_000,
-    later: Sequence[str] = (),
     network: Network = WITHIN,
-    faults: Sequence[Fault] = (),
-    random_faults: RandomFaults | None = None,
-    seed: int = 0,
-    **parameters: Any,
+    **given: Any,
 ) -> Scenario:
     """A scenario of one ring."""
     named = names(members) if isinstance(members, int) else tuple(members)
-    return scenario(
-        "rtcast",
-        named,
-        *workload,
-        length=length,
-        drain=drain,
-        parameters={"idle_hold": milliseconds(1), **parameters},
-        later=later,
-        network=network,
-        faults=faults,
-        random_faults=random_faults,
-        seed=seed,
-    )
+    given = {"idle_hold": milliseconds(1), **given}
+    return scenario("rtcast", named, *workload, length=length, drain=drain, network=network, **given)
 
 
 def parameters_of(run: Scenario) -> Parameters:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from plainchant.core.model import MS, Duration
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, judge
+from ..claims import Context, Figure, Measured, Series, judge, rows
 from ..observe import trace_of
 from ..runs import fault, milliseconds, names
 from .rings import BEGIN, DELAY, FULL, SIZES, ring, rotations, times_of
@@ -123,7 +123,7 @@ def token_rotation(context: Context) -> Measured:
         ),
         "from one turn of a member to its next the token makes n hops, not n - 1; and a crash costs the time-outs of those who "
         "wait for it, which neither formula has",
-        [dataclasses.asdict(run) for run in found],
+        rows(found),
         (
             Figure(
                 "rotation-by-size",

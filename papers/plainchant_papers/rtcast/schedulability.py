@@ -27,7 +27,7 @@ from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.protocols.rtcast.regulator import Plan, Regulator
 from plainchant.scenario.model import Workload
 
-from ..claims import Context, Measured, Table, judge, totals
+from ..claims import Context, Measured, Table, judge, rows, totals
 from ..observe import trace_of
 from ..runs import milliseconds, names, rows_of
 from .guarantees import timely
@@ -178,7 +178,7 @@ def lemma_1(context: Context) -> Measured:
         "under Assumption 1 it holds; but a ring that releases the token early does not give T in *every* interval of length "
         "P: what comes right after the token has gone is sent in a turn that begins within P, and is through up to T later. "
         "That T is part of Delta here",
-        [dataclasses.asdict(run) for run in (*kept, *released)],
+        rows(kept, released),
     )
 
 
@@ -324,7 +324,7 @@ def lemma_2(context: Context) -> Measured:
         "a mean flow of T a rotation (C2) says nothing of what comes at once, and C3 is a lower bound where an upper one is "
         "needed: two messages that each fill a whole T and have one rotation left cannot both be sent in it, however rare "
         "they are. What holds is the inequality of Theorem 1, which limits what is released in any P",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
@@ -421,7 +421,7 @@ def theorem_1(context: Context) -> Measured:
         "each stream releases one piece in any P at most, and all pieces together fit into T: nothing is ever left over. The "
         "inequality throws away what a message has besides whole rotations, and gives every message its pieces from the first "
         "rotation on",
-        [dataclasses.asdict(run) for run in regulated],
+        rows(regulated),
         (),
         (
             Table(

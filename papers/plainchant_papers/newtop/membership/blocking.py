@@ -16,7 +16,7 @@ import pyarrow as pa
 from plainchant.core.model import MS, ProcessId
 from plainchant.scenario.model import Delay, Network, Scenario, Workload
 
-from ...claims import Context, Figure, Measured, Series, judge
+from ...claims import Context, Figure, Measured, Series, judge, rows
 from ...observe import trace_of
 from ...runs import came_to_rest, fault, milliseconds, names, rows_of, violations
 from ..structures import ORDERS, faulty_run, scenario
@@ -122,7 +122,7 @@ def less_blocking(context: Context) -> Measured:
         ),
         "sending stops when a detection is confirmed, and not when it is only suspected: that saves the time of an agreement for "
         "each failure, and everything where a suspicion is refuted",
-        [dataclasses.asdict(run) for run in (*ours, *theirs)],
+        rows(ours, theirs),
         (
             _figure("blocked-by-delay", "one of five crashes", "delay of links (ms)", delays, by_delay),
             _figure("blocked-by-cut", "five members, one link cut one way", "length of the cut (ms)", cuts, by_cut),

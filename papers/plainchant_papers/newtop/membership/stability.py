@@ -12,7 +12,7 @@ from plainchant.protocols.newtop.packets import Ask
 from plainchant.protocols.newtop.part import Part
 from plainchant.scenario.model import Scenario
 
-from ...claims import Context, Measured, judge, totals
+from ...claims import Context, Measured, judge, named_rows, totals
 from ...observe import Observer
 from ..structures import ORDERS, faulty_run
 from ..variants import VARIANTS
@@ -83,5 +83,5 @@ def nothing_stable(context: Context) -> Measured:
         judge(holds=bool(asks and looked_at and missed) and not forgotten),
         "who asks has not completed the block, so that nobody who counts it as a member can have heard that it has; what is "
         "complete here may be missing elsewhere",
-        [{"rule": rule, **dataclasses.asdict(run)} for rule, found in (("stable", ours), ("complete", hasty)) for run in found],
+        named_rows("rule", {"stable": ours, "complete": hasty}),
     )

@@ -14,7 +14,7 @@ from plainchant.core.model import MS, GroupId, ProcessId
 from plainchant.lab.properties import verify
 from plainchant.scenario.model import Scenario, Workload
 
-from ...claims import Context, Measured, judge, totals
+from ...claims import Context, Measured, judge, rows, totals
 from ...observe import trace_of
 from ...runs import Views, fault, milliseconds, rows_of, views_of
 from ..structures import ORDERS, faulty_run, members_of, scenario, small_structure
@@ -217,7 +217,7 @@ def who_fails_leaves(context: Context) -> Measured:
         judge(holds=bool(crashed and parted and memberships) and not stale and not smaller, nearly=not stale),
         "who is silent leaves a block incomplete, which nobody can do to a suspector for longer than omega; and time-silence, "
         "extended to idle groups, sees to it that there are blocks",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
         figures,
         tables,
     )
