@@ -7,6 +7,7 @@ changes nothing: host calls and packets pass through as they are, and the run is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow as pa
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import Batch, GroupId, Packet, ProcessId
 from plainchant.protocols.registry import Description, describe
-from plainchant.protocols.variants import AS_BUILT, Variant
+from plainchant.protocols.variants import AS_BUILT, Variant, Variants
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
 from plainchant.trace import TraceBuffer
@@ -38,6 +39,16 @@ def trace_of(
     return summary, trace.table()
 
 
+def constants(variants: Variants, *rules: tuple[str, type | ModuleType, str, object]) -> None:
+    """Adds variants of which a rule always gives the same answer: the name, where the rule is defined and as what, the answer."""
+
+    def always(answer: object) -> Callable[..., object]:
+        return lambda *_, **__: answer
+
+    for name, owner, attribute, answer in rules:
+        variants.replaces(name, owner, attribute)(always(answer))
+
+
 class Observer:
     """Sees every packet and delivery of a run; subclasses record what they need."""
 
@@ -58,12 +69,7 @@ class Observer:
         """An engine delivers."""
 
     def run(
-        self,
-        scenario: Scenario,
-        variant: Variant = AS_BUILT,
-        make: Make | None = None,
-        *,
-        applications: Mapping[str, Any] | None = None,
+        self, scenario: Scenario, variant: Variant = AS_BUILT, make: Make | None = None, **more: Any
     ) -> tuple[Summary, pa.Table]:
         """:func:`trace_of` a scenario under observation."""
         inside = make if make is not None else describe(scenario.protocol).make
@@ -74,7 +80,7 @@ class Observer:
             self.hosts[host.me] = host
             return layer
 
-        return trace_of(scenario, variant, observed, applications=applications)
+        return trace_of(scenario, variant, observed, **more)
 
 
 class _Observed(Layer):
