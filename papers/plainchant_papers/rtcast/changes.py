@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -22,9 +22,9 @@ from plainchant.lab.errors import LabError
 from plainchant.scenario.model import Scenario, Workload
 from plainchant.sim import Summary
 
-from ..claims import Context, Figure, Measured, Series, judge, rows
+from ..claims import Context, Figure, Measured, curves, judge, rows
 from ..observe import trace_of
-from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, views_of
+from ..runs import ONE_MILLISECOND, Given, fault, milliseconds, names, rows_of, views_of
 from .rings import BEGIN, FULL, SIZES, instrumented, longest_rotation, ring, times_of
 
 _FIVE: Final = 5
@@ -68,17 +68,13 @@ def entered_of(item: tuple[str, int]) -> Entered:
     kind, seed = item
     run = entering(kind, seed)
     _, table = trace_of(run)
-    at = run.fault[-1].at
     joiner = "late" if kind == NEW else "p3#1"
-    first = [row["true_time"] for row in rows_of(table, "view") if row["process"] == joiner]
-    since = run.fault[0].at
-    bounds = [row["detail"]["bound"] for row in rows_of(table, "token") if row["process"] == "p1" and row["true_time"] >= since]
-    kinds = table["kind"].to_pylist()
-    queries = kinds.count("query")
-    votes = kinds.count("udeliver")
+    first = [row["true_time"] for row in rows_of(table, "view", joiner)]
+    bounds = [row["detail"]["bound"] for row in rows_of(table, "token", "p1") if row["true_time"] >= run.fault[0].at]
     updates = sum(one != other for one, other in pairwise(bounds))
-    took = (first[0] - at) / MS if first else 0.0
-    return Entered(kind, entered=bool(first), queries=queries, votes=votes, updates=updates, took=took, rotation=bounds[-1] / MS)
+    took = (first[0] - run.fault[-1].at) / MS if first else 0.0
+    kinds = table["kind"].to_pylist()
+    return Entered(kind, bool(first), kinds.count("query"), kinds.count("udeliver"), updates, took, bounds[-1] / MS)
 
 
 def _entries(context: Context) -> dict[str, list[Entered]]:
@@ -234,16 +230,8 @@ def noticed_of(crash: Crash) -> Noticed:
         out += without[:1] if survivor != name else []
     if not suspected or len(out) < crash.members - 1:
         raise LabError(f"nobody, or not everybody, has noticed that {name} crashed: {crash}")
-    times = times_of(run)
-    return Noticed(
-        crash.members,
-        crash.idle,
-        noticed=(min(suspected) - at) / MS,
-        out=(max(out) - at) / MS,
-        rotation=times["rotation"] / MS,
-        detection=times["detection"] / MS,
-        printed=times["4.2"] / MS,
-    )
+    bounds = [times_of(run)[name] / MS for name in ("rotation", "detection", "4.2")]
+    return Noticed(crash.members, crash.idle, (min(suspected) - at) / MS, (max(out) - at) / MS, *bounds)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -259,25 +247,15 @@ class Joined:
 def joined_of(item: tuple[int, bool, int]) -> Joined:
     members, fits, seed = item
     at = BEGIN + 50 + 3.7 * seed
-    named = names(members)
-    joiner = named[-1] if fits else "late"
+    joiner = names(members)[-1] if fits else "late"
     faults = [fault("crash", at - 45, process=joiner), fault("restart", at + 200, process=joiner)] if fits else []
     faults = faults or [fault("join", at + 200, process=joiner)]
     rotation = longest_rotation(members, admission=False)
-    run = ring(
-        members,
-        length=at + 200 + 8 * rotation,
-        drain=0,
-        network=ONE_MILLISECOND,
-        faults=faults,
-        later=() if fits else (joiner,),
-        seed=seed,
-        admission=False,
-        retransmissions=0,
-    )
+    given: Given = {"faults": faults, "later": () if fits else (joiner,), "network": ONE_MILLISECOND, "seed": seed}
+    run = ring(members, length=at + 200 + 8 * rotation, drain=0, admission=False, retransmissions=0, **given)
     _, table = trace_of(run)
     name = f"{joiner}#1" if fits else joiner
-    first = [row["true_time"] for row in rows_of(table, "view") if row["process"] == name]
+    first = [row["true_time"] for row in rows_of(table, "view", name)]
     if not first:
         raise LabError(f"{name} does not get into a ring of {members} within eight rotations (seed {seed})")
     return Joined(members, fits, (first[0] - run.fault[-1].at) / MS, rotation)
@@ -294,41 +272,28 @@ def times_of_changes(context: Context) -> tuple[tuple[Figure, ...], str]:
         joined_of, [(members, fits, seed) for fits in (True, False) for members in sizes for seed in range(len(moments))]
     )
 
-    def worst(idle: bool, value: Callable[[Noticed], float]) -> list[float]:
-        return [max(value(run) for run in crashes if (run.idle, run.members) == (idle, members)) for members in sizes]
+    def worst(idle: bool, name: str) -> list[float]:
+        return [max(getattr(run, name) for run in crashes if (run.idle, run.members) == (idle, size)) for size in sizes]
 
     def slowest(fits: bool) -> list[float]:
         return [max(run.took for run in joins if (run.fits, run.members) == (fits, members)) for members in sizes]
 
     beyond = sum(run.out > run.detection for run in crashes)
-    detection = Figure(
-        "detection-by-size",
-        "one member of n crashes: the longest time of all runs",
-        "members (n)",
-        "ms after the crash",
-        (
-            Series("noticed, idle ring", sizes, worst(True, lambda run: run.noticed)),
-            Series("view, idle ring", sizes, worst(True, lambda run: run.out)),
-            Series("noticed, full turns", sizes, worst(False, lambda run: run.noticed)),
-            Series("view, full turns", sizes, worst(False, lambda run: run.out)),
-            Series("bound on detection here", sizes, worst(True, lambda run: run.detection)),
-            Series("printed: P of 4.2", sizes, worst(True, lambda run: run.printed), from_document=True),
-        ),
-    )
-    joining = Figure(
-        "joining-by-size",
-        "a process joins an idle ring of n: the longest time of all runs",
-        "members (n)",
-        "ms until its first view",
-        (
-            Series("P has room for it", sizes, slowest(True)),
-            Series("query round", sizes, slowest(False)),
-            Series("P", sizes, worst(True, lambda run: run.rotation)),
-        ),
-    )
-    last = worst(False, lambda run: run.out)[-1]
+    shown = {"idle ring": True, "full turns": False}
+    times = {
+        f"{label}, {where}": worst(idle, name)
+        for where, idle in shown.items()
+        for label, name in (("noticed", "noticed"), ("view", "out"))
+    }
+    times |= {"bound on detection here": worst(True, "detection")}
+    entries = {"P has room for it": slowest(True), "query round": slowest(False), "P": worst(True, "rotation")}
+    noticed = curves(sizes, times, {"printed: P of 4.2": worst(True, "printed")})
+    title = "one member of n crashes: the longest time of all runs"
+    detection = Figure("detection-by-size", title, "members (n)", "ms after the crash", noticed)
+    title = "a process joins an idle ring of n: the longest time of all runs"
+    joining = Figure("joining-by-size", title, "members (n)", "ms until its first view", curves(sizes, entries))
     return (detection, joining), (
-        f"A crash in a ring of {sizes[-1]} with full turns is in everybody's view after {last:.0f} ms at the latest (bound "
-        f"{worst(True, lambda run: run.detection)[-1]:.0f}); above the bound in {beyond} of {len(crashes)} runs, "
+        f"A crash in a ring of {sizes[-1]} with full turns is in everybody's view after {worst(False, 'out')[-1]:.0f} ms at the "
+        f"latest (bound {worst(True, 'detection')[-1]:.0f}); above the bound in {beyond} of {len(crashes)} runs, "
         f"above P as 4.2 has it in {sum(run.out > run.printed for run in crashes)}"
     )

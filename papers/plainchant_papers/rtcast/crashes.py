@@ -9,11 +9,11 @@ from typing import Final
 
 from plainchant.core.model import MS, Packet, ProcessId
 from plainchant.protocols.rtcast.packets import Beat, Change, Data
-from plainchant.scenario.model import Delay, Network, Scenario, Workload
+from plainchant.scenario.model import Scenario, Workload
 
 from ..claims import Context, Measured, judge, rows, totals
 from ..observe import Observer, trace_of
-from ..runs import fault, milliseconds, names, rows_of, views_of, violations
+from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, views_of, violations
 from .rings import BEGIN, halts, instrumented, ring
 from .variants import variant
 
@@ -37,15 +37,9 @@ class Stayed:
 def one_crash(seed: int, cut_short: bool) -> Scenario:
     """One of five crashes at any moment; what is lost is not sent again."""
     draw = random.Random(f"{seed}/one crash")
-    return ring(
-        _FIVE,
-        Workload(rate=100.0, arrivals="poisson", size=64, start=milliseconds(BEGIN)),
-        length=BEGIN + 250,
-        seed=seed,
-        faults=[fault("crash", BEGIN + draw.uniform(50, 150), process=draw.choice(names(_FIVE)), mid_broadcast=cut_short)],
-        retransmissions=0,
-        admission=False,
-    )
+    load = Workload(rate=100.0, arrivals="poisson", size=64, start=milliseconds(BEGIN))
+    faults = [fault("crash", BEGIN + draw.uniform(50, 150), process=draw.choice(names(_FIVE)), mid_broadcast=cut_short)]
+    return ring(_FIVE, load, length=BEGIN + 250, seed=seed, faults=faults, retransmissions=0, admission=False)
 
 
 class _Packets(Observer):
@@ -71,14 +65,8 @@ def stayed_of(item: tuple[Scenario, str]) -> Stayed:
     stopped = set(halts(summary))
     survivors = [process for process in run.members if process != crashed]
     behind = {process for process in survivors if observer.heard.get((process, crashed)) != observer.last.get(crashed)}
-    return Stayed(
-        run.fault[0].mid_broadcast,
-        survivors=len(survivors),
-        stayed=len(survivors) - len(stopped),
-        behind=len(behind),
-        stopped=len(stopped & behind),
-        violations=violations(table, _ATOMIC),
-    )
+    counts = (len(survivors), len(survivors) - len(stopped), len(behind), len(stopped & behind))
+    return Stayed(run.fault[0].mid_broadcast, *counts, violations(table, _ATOMIC))
 
 
 def false_omission(context: Context) -> Measured:
@@ -106,7 +94,6 @@ def false_omission(context: Context) -> Measured:
 
 # 65: Fig. 5
 _FIGURE: Final = tuple("ABCDEFGH")
-_EVEN: Final = Network(delay=Delay("constant", milliseconds(1)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,18 +109,9 @@ class Eliminated:
 def fig_5(offset: float) -> Scenario:
     """F and G crash, and the heartbeat of D does not reach H in the same round."""
     at = BEGIN + 50 + offset
-    return ring(
-        _FIGURE,
-        length=BEGIN + 200,
-        drain=0,
-        network=_EVEN,
-        admission=False,
-        faults=[
-            fault("omit", at, process="H", source="D", packet="Beat", count=2),
-            fault("crash", at, process="F"),
-            fault("crash", at, process="G"),
-        ],
-    )
+    missed = fault("omit", at, process="H", source="D", packet="Beat", count=2)
+    faults = [missed, fault("crash", at, process="F"), fault("crash", at, process="G")]
+    return ring(_FIGURE, length=BEGIN + 200, drain=0, network=ONE_MILLISECOND, admission=False, faults=faults)
 
 
 def silent_members(seed: int) -> Scenario:

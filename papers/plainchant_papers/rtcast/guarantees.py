@@ -6,14 +6,15 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Mapping
+from itertools import product
 from typing import Final
 
 from plainchant.core.model import SECOND, Duration
 from plainchant.scenario.model import Fault, Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, judge, rows
+from ..claims import Context, Figure, Measured, curves, judge, rows
 from ..observe import trace_of
-from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of
+from ..runs import ONE_MILLISECOND, Given, fault, milliseconds, names, rows_of
 from .rings import BEGIN, FULL, Checked, checked, halts, longest_rotation, reasons, ring, rotations, times_of
 
 RETRANSMISSIONS: Final = (0, 1, 2, 3)
@@ -32,19 +33,10 @@ class Lossy:
     seed: int
 
     def run(self) -> Scenario:
-        return ring(
-            _FOUR,
-            Workload(rate=50.0, arrivals="poisson", size=64, start=milliseconds(BEGIN)),
-            length=BEGIN + 1000,
-            drain=0,
-            network=ONE_MILLISECOND,
-            faults=[fault("loss", BEGIN, rate=self.loss)],
-            seed=self.seed,
-            retransmissions=self.retransmissions,
-            resends=4,
-            admission=False,
-            heartbeats=4,
-        )
+        load = Workload(rate=50.0, arrivals="poisson", size=64, start=milliseconds(BEGIN))
+        given: Given = {"seed": self.seed, "network": ONE_MILLISECOND, "faults": [fault("loss", BEGIN, rate=self.loss)]}
+        given |= {"retransmissions": self.retransmissions, "resends": 4, "admission": False, "heartbeats": 4}
+        return ring(_FOUR, load, length=BEGIN + 1000, drain=0, **given)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,15 +70,8 @@ class Load:
     def run(self) -> Scenario:
         begin, deadline = milliseconds(BEGIN), milliseconds(self.deadline)
         stream = Workload(senders=("p1",), rate=self.rate, size=_SIZE, deadline=deadline, start=begin)
-        return ring(
-            _FOUR,
-            *(stream,) * _STREAMS,
-            length=BEGIN + 200,
-            drain=0,
-            network=FULL,
-            retransmissions=self.retransmissions,
-            hold=milliseconds(8),
-        )
+        given: Given = {"network": FULL, "retransmissions": self.retransmissions, "hold": milliseconds(8)}
+        return ring(_FOUR, *(stream,) * _STREAMS, length=BEGIN + 200, drain=0, **given)
 
 
 _SIZE: Final = 1000
@@ -105,17 +90,13 @@ class Admitted:
 
 
 def admitted_of(load: Load) -> Admitted:
-    run = load.run()
-    summary, table = trace_of(run)
-    late = 0
-    sent = {
+    summary, table = trace_of(load.run())
+    due = {
         (row["sender"], row["seq"]): row["true_time"] + row["deadline"] - row["time"]
         for row in rows_of(table, "send")
         if row["deadline"] is not None
     }
-    for row in rows_of(table, "deliver"):
-        due = sent.get((row["sender"], row["seq"]))
-        late += due is not None and row["true_time"] > due
+    late = sum(row["true_time"] > due.get((row["sender"], row["seq"]), row["true_time"]) for row in rows_of(table, "deliver"))
     count = summary.streams_admitted
     return Admitted(load.retransmissions, load.deadline, count, count * _SIZE * 8 * load.rate / 1000, late)
 
@@ -123,8 +104,7 @@ def admitted_of(load: Load) -> Admitted:
 def more_retransmissions(context: Context) -> Measured:
     losses = context.of(LOSSES[2:3], LOSSES)
     seeds = range(context.of(2, 8))
-    flat = [Lossy(r, loss, seed) for r in RETRANSMISSIONS for loss in losses for seed in seeds]
-    survived = context.sweep(survived_of, flat)
+    survived = context.sweep(survived_of, [Lossy(*each) for each in product(RETRANSMISSIONS, losses, seeds)])
     deadlines = context.of(DEADLINES[5:9:3], DEADLINES)
     admitted = context.sweep(admitted_of, [Load(r, deadline) for r in RETRANSMISSIONS for deadline in deadlines])
 
@@ -142,6 +122,10 @@ def more_retransmissions(context: Context) -> Measured:
     where = losses[len(losses) // 2]
     place = losses.index(where)
     middle = len(deadlines) // 2
+    by_loss = curves(losses, {f"r = {r}": values for r, values in halted.items()})
+    by_deadline = curves(deadlines, {f"r = {r}": values for r, values in loads.items()})
+    title = f"load that one member is promised, messages of {_SIZE} bytes"
+    stops = "a member stops within a second, four members"
     return Measured(
         f"members that stop within a second because they miss a packet, {where:.1%} of packets lost: "
         f"{', '.join(f'{by_r[r][place]:.0%} (r = {r})' for r in RETRANSMISSIONS)}; for any reason "
@@ -154,21 +138,8 @@ def more_retransmissions(context: Context) -> Measured:
         "eliminated whatever r is",
         rows(survived),
         (
-            Figure(
-                "halts-by-loss",
-                "a member stops within a second, four members",
-                "share of packets lost",
-                "probability",
-                tuple(Series(f"r = {r}", losses, halted[r]) for r in RETRANSMISSIONS),
-                log_x=True,
-            ),
-            Figure(
-                "admitted-by-deadline",
-                f"load that one member is promised, messages of {_SIZE} bytes",
-                "deadline and period (ms)",
-                "kbit/s",
-                tuple(Series(f"r = {r}", deadlines, loads[r]) for r in RETRANSMISSIONS),
-            ),
+            Figure("halts-by-loss", stops, "share of packets lost", "probability", by_loss, log_x=True),
+            Figure("admitted-by-deadline", title, "deadline and period (ms)", "kbit/s", by_deadline),
         ),
     )
 
@@ -184,28 +155,18 @@ class Slow:
 
     def run(self) -> Scenario:
         draw = random.Random(f"{self.seed}/slow")
-        rotation = longest_rotation(self.members, retransmissions=self.retransmissions, admission=False)
+        count = self.retransmissions
+        rotation = longest_rotation(self.members, retransmissions=count, admission=False)
         others = names(self.members)[1:]
         faults: list[Fault] = []
         at = BEGIN + 50
-        for _ in range(4 if self.retransmissions else 0):
-            count = self.retransmissions
+        for _ in range(4 if count else 0):
             faults.append(fault("omit", at, process=draw.choice(others), source=_SENDER, packet="Data", count=count))
-            at += (self.retransmissions + 2) * rotation
-        return ring(
-            self.members,
-            Workload(senders=(_SENDER,), rate=4000 / rotation, size=64, start=milliseconds(BEGIN)),
-            Workload(senders=others, size=1058, start=milliseconds(BEGIN)),
-            length=at + 2 * rotation,
-            drain=0,
-            network=FULL,
-            faults=faults,
-            seed=self.seed,
-            retransmissions=self.retransmissions,
-            admission=False,
-            clocks="none",
-            heartbeats=1,
-        )
+            at += (count + 2) * rotation
+        own = Workload(senders=(_SENDER,), rate=4000 / rotation, size=64, start=milliseconds(BEGIN))
+        full = Workload(senders=others, size=1058, start=milliseconds(BEGIN))
+        given: Given = {"retransmissions": count, "admission": False, "clocks": "none", "heartbeats": 1, "network": FULL}
+        return ring(self.members, own, full, length=at + 2 * rotation, drain=0, faults=faults, seed=self.seed, **given)
 
 
 _SENDER: Final = "p1"

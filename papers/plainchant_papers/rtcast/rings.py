@@ -62,14 +62,8 @@ def times_of(run: Scenario, members: int = 0) -> Mapping[str, int]:
     interface = Interface(parameters)
     ring = names(members) if members else run.members
     holds = [interface.hold(process) for process in ring]
-    printed = interface.printed(ring, holds)
-    return {
-        **bounds_of(parameters, ring),
-        "4.1": printed - interface.slot,
-        "4.2": printed,
-        "slot": interface.slot,
-        "hold": holds[0],
-    }
+    printed, slot = interface.printed(ring, holds), interface.slot
+    return {**bounds_of(parameters, ring), "4.1": printed - slot, "4.2": printed, "slot": slot, "hold": holds[0]}
 
 
 def longest_rotation(members: int, **parameters: Any) -> float:
@@ -90,11 +84,8 @@ def halts(summary: Summary) -> dict[ProcessId, str]:
 
 def reasons(table: pa.Table) -> Counter[str]:
     """How often members stopped, by code."""
-    return Counter(
-        row["detail"]["reason"]
-        for row in rows_of(table, "state")
-        if row["detail"].get("state") == "crashed" and row["true_time"] >= BEGIN * MS
-    )
+    stopped = [row for row in rows_of(table, "state") if row["detail"].get("state") == "crashed"]
+    return Counter(row["detail"]["reason"] for row in stopped if row["true_time"] >= BEGIN * MS)
 
 
 # Runs with failures as in 6.3
@@ -123,20 +114,13 @@ def checked(run: Scenario, properties: Sequence[str], variant: Variant = AS_BUIL
     summary, table = trace_of(run, variant, make)
     result = verify(table, properties)
     kinds = Counter(table["kind"].to_pylist())
-    faults = Counter(row["detail"].get("fault") for row in rows_of(table, "fault"))
-    return Checked(
-        members=len(run.members),
-        retransmissions=int(parameters_of(run).retransmissions),
-        crashes=sum(end.state == "crashed" for end in summary.processes.values()),
-        omissions=faults["omit"],
-        halted=len(halts(summary)),
-        views=kinds["view"],
-        deliveries=kinds["deliver"],
-        quiet=came_to_rest(summary),
-        cases={name: outcome.cases for name, outcome in result.properties.items()},
-        violations={name: outcome.violations for name, outcome in result.properties.items()},
-        first=str(result.violations[0]) if result.violations else "",
-    )
+    omissions = sum(row["detail"].get("fault") == "omit" for row in rows_of(table, "fault"))
+    crashes = sum(end.state == "crashed" for end in summary.processes.values())
+    cases = {name: outcome.cases for name, outcome in result.properties.items()}
+    violations = {name: outcome.violations for name, outcome in result.properties.items()}
+    first = str(result.violations[0]) if result.violations else ""
+    of_run = (len(run.members), int(parameters_of(run).retransmissions), crashes, omissions, len(halts(summary)))
+    return Checked(*of_run, kinds["view"], kinds["deliver"], came_to_rest(summary), cases, violations, first)
 
 
 def instrumented(seed: int, *, network: Network | None = None, **parameters: Any) -> Scenario:
@@ -152,13 +136,8 @@ def instrumented(seed: int, *, network: Network | None = None, **parameters: Any
     for _ in range(draw.randrange(1, 6)):
         at, process = BEGIN + draw.uniform(20, 1000), draw.choice(members)
         faults.append(fault("omit", at, process=process, count=draw.randrange(1, 3), packet=draw.choice(("", "Data", "Beat"))))
-    return ring(
-        members,
-        Workload(rate=draw.choice((20.0, 60.0)), arrivals="poisson", size=draw.choice((16, 300)), start=milliseconds(BEGIN)),
-        length=BEGIN + 1200,
-        seed=seed,
-        network=network or draw.choice((WITHIN, ONE_MILLISECOND)),
-        faults=sorted(faults, key=lambda one: one.at),
-        random_faults=RandomFaults(restart_halted=1.0, restart_after=milliseconds(200)),
-        **settings,
-    )
+    start = milliseconds(BEGIN)
+    load = Workload(rate=draw.choice((20.0, 60.0)), arrivals="poisson", size=draw.choice((16, 300)), start=start)
+    network = network or draw.choice((WITHIN, ONE_MILLISECOND))
+    settings |= {"random_faults": RandomFaults(restart_halted=1.0, restart_after=milliseconds(200)), "network": network}
+    return ring(members, load, length=BEGIN + 1200, seed=seed, faults=sorted(faults, key=lambda one: one.at), **settings)
