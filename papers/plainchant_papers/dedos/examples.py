@@ -37,24 +37,20 @@ def outcome_of(one: Plan) -> Outcome:
     counts = dict.fromkeys(receivers, 0)
     for row in rows_of(run.table, "deliver"):
         counts[row["process"]] += 1
-    started = sum(row["detail"].get("stage") == "start" for row in rows_of(run.table, "elect"))
     boxes = sum(fault.kind == "module" for fault in one.scenario.fault)
-    return Outcome(
-        one.label, not set(one.variants).intersection(variants.RULES), tuple(counts.items()), run.violated, started, boxes
-    )
+    rule = not set(one.variants).intersection(variants.RULES)
+    return Outcome(one.label, rule, tuple(counts.items()), run.violated, run.started, boxes)
 
 
 def both_ways(context: Context, build: Callable[..., Plan], rule: str) -> tuple[list[Outcome], list[Outcome]]:
     """Runs with the rule, and without it."""
-    seeds = range(context.of(1, _ATTEMPTS))
 
-    def sweep(present: bool) -> list[Outcome]:
-        one = build(() if present else (rule,))
-        return context.sweep(
-            outcome_of, [dataclasses.replace(one, scenario=dataclasses.replace(one.scenario, seed=seed)) for seed in seeds]
-        )
+    def sweep(*variants: str) -> list[Outcome]:
+        one = build(variants)
+        scenarios = [dataclasses.replace(one.scenario, seed=seed) for seed in range(context.of(1, _ATTEMPTS))]
+        return context.sweep(outcome_of, [dataclasses.replace(one, scenario=each) for each in scenarios])
 
-    return sweep(True), sweep(False)
+    return sweep(), sweep(rule)
 
 
 def _told(found: list[Outcome]) -> str:

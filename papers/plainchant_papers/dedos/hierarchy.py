@@ -99,25 +99,17 @@ def costs(context: Context) -> list[Cost]:
     return sorted(context.sweep(cost_of, items), key=lambda cost: (cost.nodes, cost.members, cost.protocol))
 
 
+_COMPARED: Final = ("packets", "lan_time", "interrupts", "busiest", "latency")
+
+
 def ratios(found: Sequence[Cost], against: str = "sequencer") -> list[tuple[Any, ...]]:
     """For each installation: what the flat protocol needs, as a multiple of what the hierarchy needs."""
-    by = {(cost.nodes, cost.members, cost.protocol): cost for cost in found}
-    rows = []
-    for (nodes, members, protocol), ours in by.items():
-        flat = by.get((nodes, members, against))
-        if protocol == "dedos" and flat is not None:
-            rows.append(
-                (
-                    nodes,
-                    members,
-                    flat.packets / ours.packets,
-                    flat.lan_time / ours.lan_time,
-                    flat.interrupts / ours.interrupts,
-                    flat.busiest / ours.busiest,
-                    flat.latency / ours.latency,
-                )
-            )
-    return rows
+    flat = {(cost.nodes, cost.members): cost for cost in found if cost.protocol == against}
+    return [
+        (ours.nodes, ours.members, *(getattr(flat[ours.nodes, ours.members], name) / getattr(ours, name) for name in _COMPARED))
+        for ours in found
+        if ours.protocol == "dedos" and (ours.nodes, ours.members) in flat
+    ]
 
 
 def tables(found: Sequence[Cost]) -> tuple[Table, ...]:
@@ -236,11 +228,10 @@ def recovery_of(one: Crash) -> Recovery:
     changes = [row for row in rows_of(run.table, "state") if row["detail"].get("state") == "change"]
     changes += [row for row in rows_of(run.table, "view") if row["detail"].get("left")]
     gone = [row["true_time"] / MS - one.at for row in changes if row["true_time"] > one.at * MS]
-    started = sum(row["detail"].get("stage") == "start" for row in rows_of(run.table, "elect"))
     usual, stall = max(before) * US / MS, max(after) * US / MS
     halted = sum(end.state == "halted" for end in run.summary.processes.values())
     return Recovery(
-        one.protocol, one.kind, usual, stall, max(gone, default=-1.0), started, run.violated, one.nodes, one.members, halted
+        one.protocol, one.kind, usual, stall, max(gone, default=-1.0), run.started, run.violated, one.nodes, one.members, halted
     )
 
 
@@ -293,20 +284,11 @@ def recovery_table(found: Sequence[Recovery]) -> Table:
     rows = []
     for protocol, kind in dict.fromkeys((one.protocol, one.kind) for one in found):
         mine = [one for one in found if (one.protocol, one.kind) == (protocol, kind)]
+        stalls = [one.stall for one in mine]
         noticed = [one.noticed for one in mine if one.noticed >= 0]
-        rows.append(
-            (
-                protocol,
-                kind,
-                len(mine),
-                f"{max(one.usual for one in mine):.2f}",
-                f"{mean(one.stall for one in mine):.1f}",
-                f"{max(one.stall for one in mine):.1f}",
-                f"{max(noticed):.0f}" if noticed else "-",
-            )
-        )
+        times = (f"{max(one.usual for one in mine):.2f}", f"{mean(stalls):.1f}", f"{max(stalls):.1f}")
+        rows.append((protocol, kind, len(mine), *times, f"{max(noticed):.0f}" if noticed else "-"))
     return Table(
         "what crashes, and how long it is felt: a message every 4 ms, 4 nodes with 4 members each (ms)",
-        ("protocol", "what crashes", "runs", "longest before", "longest after, mean", "longest after", "out of the group"),
-        rows,
-    )
+        ("protocol", "what crashes", "runs", "longest before", "longest after, mean", "longest after", "out of the group"), rows,
+    )  # fmt: skip

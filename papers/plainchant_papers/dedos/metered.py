@@ -154,6 +154,11 @@ class Run:
         rows.sort(key=lambda row: int(row["true_time"]))
         return {row["detail"]["node"]: row["detail"]["relay"] for row in rows}
 
+    @property
+    def started(self) -> int:
+        """How many distributors were started, the first one included."""
+        return sum(row["detail"].get("stage") == "start" for row in rows_of(self.table, "elect"))
+
     def distributor(self, group: str = "g") -> ProcessId:
         """The last one that was started."""
         rows = [row for row in rows_of(self.table, "elect") if row["group"] == group and row["detail"].get("stage") == "start"]

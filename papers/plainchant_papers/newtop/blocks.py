@@ -39,12 +39,13 @@ class Numbers:
 
 
 class _Numbers(Causes):
+    multicasts = nulls = after_delivery = in_group = across = 0
+
     def __init__(self) -> None:
         super().__init__()
         self._last: dict[tuple[ProcessId, GroupId], int] = {}
         self._last_of: dict[ProcessId, int] = {}
         self._delivered: dict[ProcessId, int] = {}
-        self.multicasts = self.nulls = self.own = self.after_delivery = self.in_group = self.across = 0
 
     def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
         if isinstance(packet, Data | Null):
@@ -64,23 +65,15 @@ class _Numbers(Causes):
 
 
 def numbers_of(run: Scenario) -> Numbers:
-    observer = _Numbers()
-    observer.run(run)
+    seen = _Numbers()
+    seen.run(run)
     by_block = defaultdict(list)
-    for sent in observer.sent.values():
+    for sent in seen.sent.values():
         by_block[sent.packet.block].append(sent)
     pairs = [pair for messages in by_block.values() for pair in combinations(messages, 2)]
-    return Numbers(
-        messages=len(observer.sent),
-        equal=len(pairs),
-        own=observer.across,
-        delivered=observer.after_delivery,
-        related=sum(1 for one, other in pairs if one.before(other) or other.before(one)),
-        multicasts=observer.multicasts,
-        nulls=observer.nulls,
-        in_group=observer.in_group,
-        across=observer.across,
-    )
+    related = sum(1 for one, other in pairs if one.before(other) or other.before(one))
+    counts = (seen.across, seen.after_delivery, related, seen.multicasts, seen.nulls, seen.in_group, seen.across)
+    return Numbers(len(seen.sent), len(pairs), *counts)
 
 
 def numbers(context: Context) -> list[Numbers]:
@@ -200,15 +193,12 @@ class _Completion(Observer):
 
 
 def completion_of(run: Scenario) -> Completion:
-    observer = _Completion(run.groups, run.parameters["transport"] == "fifo")
-    summary, _ = observer.run(run)
-    matrices = [part.matrix for engine in observer.engines.values() for part in engine.parts.values()]
-    arrivals = observer.arrivals
+    seen = _Completion(run.groups, run.parameters["transport"] == "fifo")
+    summary, _ = seen.run(run)
+    matrices = [part.matrix for engine in seen.engines.values() for part in engine.parts.values()]
     blocks = sum(matrix.largest for matrix in matrices)
     incomplete = sum(matrix.largest - matrix.complete for matrix in matrices)
-    return Completion(
-        arrivals, observer.late, observer.differs, blocks=blocks, incomplete=incomplete, nulls=observer.nulls, quiet=summary.quiet
-    )
+    return Completion(seen.arrivals, seen.late, seen.differs, blocks, incomplete, seen.nulls, summary.quiet)
 
 
 def in_order(context: Context) -> Measured:
@@ -281,15 +271,9 @@ _FIG_4_2A: Final[Groups] = {"g1": ("p", "q", "r"), "g2": ("p", "q", "s")}
 def fig_4_2a(seed: int = 0) -> Scenario:
     """r's messages in g1 arrive at once; s's message with the same number is long under way to p, and quickly at q."""
     network = delayed({("s", "p"): 80.0, ("p", "s"): 2.0, ("s", "q"): 0.5 + seed, ("r", "p"): 0.5, ("r", "q"): 0.5 + seed / 2})
-    return static(
-        _FIG_4_2A,
-        Workload(senders=("r",), group="g1", rate=500.0, count=4, size=16),
-        Workload(senders=("s",), group="g2", rate=500.0, count=1, size=16),
-        network=network,
-        order="total",
-        seed=seed,
-        **_SILENCE,
-    )
+    first = Workload(senders=("r",), group="g1", rate=500.0, count=4, size=16)
+    second = Workload(senders=("s",), group="g2", rate=500.0, count=1, size=16)
+    return static(_FIG_4_2A, first, second, network=network, order="total", seed=seed, **_SILENCE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -330,15 +314,9 @@ _FIG_4_2B: Final[Groups] = {"g1": ("p", "q"), "g2": ("p", "r"), "g3": ("q", "r")
 
 def fig_4_2b() -> Scenario:
     """p sends m1 to r, which is long under way, and m2 to q, which sends m3 to r."""
-    network = delayed({("p", "r"): 60.0})
-    return static(
-        _FIG_4_2B,
-        Workload(senders=("p",), group="g2", rate=1000.0, count=1, size=16),
-        Workload(senders=("p",), group="g1", rate=1000.0, count=1, size=16, start=Duration(1 * MS)),
-        network=network,
-        order="total",
-        **_SILENCE,
-    )
+    first = Workload(senders=("p",), group="g2", rate=1000.0, count=1, size=16)
+    second = Workload(senders=("p",), group="g1", rate=1000.0, count=1, size=16, start=Duration(1 * MS))
+    return static(_FIG_4_2B, first, second, network=delayed({("p", "r"): 60.0}), order="total", **_SILENCE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -360,21 +338,16 @@ def cycle_of(variant: str) -> Cycle:
 def cycle(context: Context) -> Measured:
     whole, safe1, without = context.sweep(cycle_of, ["", "safe1", "no second liveness"])
     right = ("p in g2", "q in g3")
+    cells = [
+        (rule, _told_at(run, 0), _told_at(run, 1), "yes" if run.quiet else "no")
+        for rule, run in (("safe1' and 4.4", whole), ("safe1", safe1), ("without 4.4", without))
+    ]
     return Measured(
         f"r delivers {_told(whole)}; with safe1: {_told(safe1)}; without the second liveness mechanism: {_told(without)}, and "
         f"the run {'ends' if without.quiet else 'never ends'}",
         judge(holds=whole.order == right and whole.quiet and safe1.order != right),
         "m3's block has to be complete in g2 as well, p sends a null message with that number there, and it arrives behind m1",
-        tables=(
-            Table(
-                "what r delivers in Fig. 4.2(b)",
-                ("rule", "first", "second", "the run ends"),
-                [
-                    (rule, *(_told_at(run, place) for place in (0, 1)), "yes" if run.quiet else "no")
-                    for rule, run in (("safe1' and 4.4", whole), ("safe1", safe1), ("without 4.4", without))
-                ],
-            ),
-        ),
+        tables=(Table("what r delivers in Fig. 4.2(b)", ("rule", "first", "second", "the run ends"), cells),),
     )
 
 

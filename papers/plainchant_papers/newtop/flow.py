@@ -35,11 +35,8 @@ class Bound:
 class _Room(Observer):
     """Looks at every member after everything that happens to it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.unstable = 0
-        self.held = 0.0
-        self.blocked = 0
+    unstable = blocked = 0
+    held = 0.0
 
     def received(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
         for part in self.engines[me].parts.values():
@@ -110,16 +107,8 @@ def liveness_of(item: tuple[int, int, str]) -> Liveness:
     draw = random.Random(f"{seed}/liveness")
     members = names(draw.randrange(2, 6))
     count = 40
-    run = static(
-        {"g": members},
-        Workload(count=count, size=16),
-        seed=seed,
-        network=uneven(draw, members),
-        seconds=1,
-        drain=30,
-        blocks=blocks,
-        **_SHORT,
-    )
+    load, network = Workload(count=count, size=16), uneven(draw, members)
+    run = static({"g": members}, load, seed=seed, network=network, seconds=1, drain=30, blocks=blocks, **_SHORT)
     summary, _ = trace_of(run, VARIANTS[variant])
     return Liveness(summary.messages_sent, count * len(members), summary.quiet)
 
@@ -201,12 +190,15 @@ def no_acknowledgements(context: Context) -> Measured:
         for members in (3, 6)
         for interval, active in ((10, False), (50, False), (50, True), (200, True))
     ]
-    off = context.sweep(extra_of, experiments)
-    on = context.sweep(extra_of, [dataclasses.replace(experiment, blocks=8) for experiment in experiments])
-    wide = context.sweep(extra_of, [dataclasses.replace(experiment, blocks=50) for experiment in experiments])
+    found = {
+        blocks: context.sweep(extra_of, [dataclasses.replace(experiment, blocks=blocks) for experiment in experiments])
+        for blocks in (0, 8, 50)
+    }
+    off, on, wide = found.values()
     other = sum(run.other for run in (*on, *wide))
-    changes = [after.nulls / before.nulls - 1 for before, after in zip(off, wide, strict=True) if before.nulls]
-    narrow = [after.nulls / before.nulls - 1 for before, after in zip(off, on, strict=True) if before.nulls]
+    changes, narrow = (
+        [after.nulls / before.nulls - 1 for before, after in zip(off, runs, strict=True) if before.nulls] for runs in (wide, on)
+    )
     return Measured(
         f"{sum(run.data for run in wide):,} message packets with flow control: {other} packets that are neither message nor "
         f"null message; null messages with N = 50 {min(changes):+.1%} to {max(changes):+.1%} of those without flow control, "
@@ -216,7 +208,7 @@ def no_acknowledgements(context: Context) -> Measured:
         "senders wait, send later, and each of their messages finds fewer others to share a null message with",
         [
             {"blocks": blocks, **_named(experiment), **dataclasses.asdict(run)}
-            for blocks, runs in ((0, off), (8, on), (50, wide))
+            for blocks, runs in found.items()
             for experiment, run in zip(experiments, runs, strict=True)
         ],
     )

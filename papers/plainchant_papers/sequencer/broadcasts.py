@@ -66,8 +66,8 @@ class Counts:
 def count(scenario: Scenario) -> Counts:
     """Runs the sequencer, or the baseline that the scenario names, and counts."""
     summary, _ = trace_of(scenario, description=BASELINES.get(scenario.protocol))
-    interrupts = summary.interrupts_by_type
-    return Counts(len(scenario.members), summary.messages_sent, summary.packets_by_type, interrupts, summary.messages_delivered)
+    packets, interrupts = summary.packets_by_type, summary.interrupts_by_type
+    return Counts(len(scenario.members), summary.messages_sent, packets, interrupts, summary.messages_delivered)
 
 
 def baseline(protocol: str, members: int, messages: int) -> Scenario:

@@ -57,10 +57,11 @@ class _Waits:
 class _Arrivals(Observer):
     """Whether what is delivered is delivered while the packet that brought it is dealt with."""
 
+    deliveries = waited = 0
+
     def __init__(self) -> None:
         super().__init__()
         self._arriving: dict[ProcessId, object] = {}
-        self.deliveries = self.waited = 0
 
     def receiving(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Broadcast) and packet.entry.batch is not None:

@@ -121,23 +121,16 @@ def scenario_of(load_: Load) -> Scenario:
 
     It is made where the command runs: tasks elsewhere have the package, but not its scenario files."""
     base = load(find("ethernet-1989"))
-    costs = load_.costs
+    costs, members = load_.costs, names(load_.nodes)
     network = dataclasses.replace(base.network, send_cost=Duration(costs.send), receive_cost=Duration(costs.receive))
     own = {SEQUENCER: Duration(costs.receive)}
-    workload = tuple(
+    workload = [
         Workload(senders=(sender,), closed=1, size=load_.size, cost=own.get(sender, Duration(0))) for sender in load_.senders
-    )
-    return dataclasses.replace(
-        base,
-        seed=load_.seed,
-        members=names(load_.nodes),
-        groups={"g": names(load_.nodes)},
-        parameters={**base.parameters, **CALM, "history": HISTORY, "acknowledge_every": HISTORY},
-        network=network,
-        workload=workload,
-        duration=Duration(round(load_.seconds * SECOND)),
-        drain=Duration(0),
-    )
+    ]
+    parameters = {**base.parameters, **CALM, "history": HISTORY, "acknowledge_every": HISTORY}
+    length = Duration(round(load_.seconds * SECOND))
+    made = dataclasses.replace(base, seed=load_.seed, members=members, groups={"g": members}, parameters=parameters)
+    return dataclasses.replace(made, network=network, workload=tuple(workload), duration=length, drain=Duration(0))
 
 
 def perform(scenario: Scenario) -> Performance:
@@ -149,9 +142,8 @@ def perform(scenario: Scenario) -> Performance:
         back = [time for time, whose in zip(times, senders, strict=True) if whose == sender]
         delays[sender] = _mean_gap(back) / MS
     (times,) = deliveries(table, SEQUENCER, "true_time")
-    rate = SECOND / _mean_gap(times)
     busy = _bits(scenario, summary) * SECOND / (scenario.network.bandwidth * summary.virtual_time)
-    return Performance(rate=rate, delays=delays, packets=summary.packets_by_type, lost=summary.packets_lost, busy=busy)
+    return Performance(SECOND / _mean_gap(times), delays, summary.packets_by_type, summary.packets_lost, busy)
 
 
 def _mean_gap(times: Sequence[int]) -> float:

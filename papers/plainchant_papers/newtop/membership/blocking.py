@@ -16,7 +16,7 @@ import pyarrow as pa
 from plainchant.core.model import MS, ProcessId
 from plainchant.scenario.model import Delay, Network, Scenario, Workload
 
-from ...claims import Context, Figure, Measured, Series, judge, rows
+from ...claims import Context, Figure, Measured, curves, judge, rows
 from ...observe import trace_of
 from ...runs import came_to_rest, fault, milliseconds, names, rows_of, violations
 from ..structures import ORDERS, faulty_run, scenario
@@ -45,15 +45,10 @@ def blocked_of(item: tuple[Scenario, str]) -> Blocked:
     run, rule = item
     summary, table = trace_of(run, VARIANTS[RULES[rule]])
     spans = _spans(table, summary.virtual_time)
-    return Blocked(
-        rule,
-        times=len(spans),
-        blocked=sum(spans) / MS,
-        suspicions=sum(1 for _ in rows_of(table, "suspect")),
-        refuted=sum(bool(row["detail"].get("heard")) for row in rows_of(table, "refute")),
-        quiet=came_to_rest(summary),
-        violations=violations(table, ["same-view"]),
-    )
+    suspicions = sum(1 for _ in rows_of(table, "suspect"))
+    refuted = sum(bool(row["detail"].get("heard")) for row in rows_of(table, "refute"))
+    broken = violations(table, ["same-view"])
+    return Blocked(rule, len(spans), sum(spans) / MS, suspicions, refuted, came_to_rest(summary), broken)
 
 
 def _spans(table: pa.Table, end: int) -> list[int]:
@@ -135,10 +130,5 @@ def _mean(points: Sequence[Sequence[Blocked]]) -> list[float]:
 
 
 def _figure(name: str, title: str, label: str, axis: Sequence[float], by: Mapping[str, Sequence[Sequence[Blocked]]]) -> Figure:
-    return Figure(
-        name,
-        title,
-        label,
-        "time blocked, all members (ms)",
-        tuple(Series(f"blocks {rule}" if RULES[rule] else "Newtop's rule", axis, _mean(points)) for rule, points in by.items()),
-    )
+    lines = {f"blocks {rule}" if RULES[rule] else "Newtop's rule": _mean(points) for rule, points in by.items()}
+    return Figure(name, title, label, "time blocked, all members (ms)", curves(axis, lines))

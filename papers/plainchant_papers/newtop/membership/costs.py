@@ -88,23 +88,20 @@ class Change:
     discarded: float  # Messages of the failed that a survivor had and did not deliver.
 
     def row(self) -> dict[str, Any]:
-        return {
-            **dataclasses.asdict(self.crash),
-            "detected_ms": round(statistics.mean(self.detected), 3),
-            "installed_ms": round(statistics.mean(self.installed), 3),
-            "installed_last_ms": round(max(self.installed), 3),
-            "views": self.views,
-            **{kind: self.words.get(kind, 0) for kind in _WORDS},
-            "copies": self.copies,
-            "discarded": self.discarded,
-        }
+        installed = self.installed
+        times = {"detected_ms": _detected(self), "installed_ms": _installed(self), "installed_last_ms": max(installed)}
+        words = {kind: self.words.get(kind, 0) for kind in _WORDS}
+        rounded = {name: round(time, 3) for name, time in times.items()}
+        counts = {"copies": self.copies, "discarded": self.discarded}
+        return {**dataclasses.asdict(self.crash), **rounded, "views": self.views, **words, **counts}
 
 
 class _Words(Observer):
+    copies = 0
+
     def __init__(self) -> None:
         super().__init__()
         self.words: Counter[str] = Counter()
-        self.copies = 0
 
     def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
         if isinstance(packet, Word):
@@ -130,19 +127,13 @@ def change_of(crash: Crash) -> Change:
         if not times or name not in suspected:
             raise LabError(f"{name} has no view without {', '.join(sorted(crashed))}: {crash}")
         installed[name] = times[0]
-    lost: dict[ProcessId, int] = {}
+    lost: Counter[ProcessId] = Counter()
     for row in rows_of(table, "confirm"):
-        count = sum(messages for _, _, messages in row["detail"]["discarded"])
-        lost[row["process"]] = lost.get(row["process"], 0) + count
-    return Change(
-        crash,
-        detected=tuple((suspected[name] - at) / MS for name in survivors),
-        installed=tuple((installed[name] - at) / MS for name in survivors),
-        views=max(len(views[name, "g"]) - 1 for name in survivors),
-        words=dict(observer.words),
-        copies=observer.copies,
-        discarded=statistics.mean(lost.get(name, 0) for name in survivors),
-    )
+        lost[row["process"]] += sum(messages for _, _, messages in row["detail"]["discarded"])
+    detected, changed = (tuple((times[name] - at) / MS for name in survivors) for times in (suspected, installed))
+    most = max(len(views[name, "g"]) - 1 for name in survivors)
+    discarded = statistics.mean(lost[name] for name in survivors)
+    return Change(crash, detected, changed, most, dict(observer.words), observer.copies, discarded)
 
 
 def expected_words(members: int, failures: int) -> int:
@@ -266,26 +257,16 @@ def _all_words(change: Change) -> float:
 
 
 def _table(title: str, what: str, line: Line, of: Callable[[float], tuple[int, int]]) -> Table:
-    x, points = line
-    times = ("detected", "view", "view, at the last")
-    columns = (what, *times, *_WORDS, "words", "3(n - f)", "copies", "expected copies")
+    columns = (what, "detected", "view", "view, at the last", *_WORDS, "words", "3(n - f)", "copies", "expected copies")
     rows = []
-    for value, point in zip(x, points, strict=True):
-        members, failures = of(value)
-        mean = {kind: statistics.mean(change.words.get(kind, 0) for change in point) for kind in _WORDS}
-        rows.append(
-            (
-                f"{value:g}",
-                f"{statistics.mean(map(_detected, point)):.1f}",
-                f"{statistics.mean(map(_installed, point)):.1f}",
-                f"{max(max(change.installed) for change in point):.1f}",
-                *(f"{mean[kind]:.1f}" for kind in _WORDS),
-                f"{sum(mean.values()):.1f}",
-                expected_words(members, failures),
-                f"{statistics.mean(change.copies for change in point):.1f}",
-                expected_copies(members, failures),
-            )
-        )
+    for value, point in zip(*line, strict=True):
+        sizes = of(value)
+        mean = [statistics.mean(change.words.get(kind, 0) for change in point) for kind in _WORDS]
+        times = [statistics.mean(map(measure, point)) for measure in (_detected, _installed)]
+        times.append(max(max(change.installed) for change in point))
+        copies = f"{statistics.mean(change.copies for change in point):.1f}"
+        measured = [f"{each:.1f}" for each in (*times, *mean, sum(mean))]
+        rows.append((f"{value:g}", *measured, expected_words(*sizes), copies, expected_copies(*sizes)))
     return Table(title, columns, rows)
 
 
@@ -296,12 +277,6 @@ def figures_of_discarded(context: Context) -> tuple[Figure, ...]:
     rates = context.of(RATES[1:2], RATES)
     by = {f"{rate} messages/s each": [(count, Crash(MEMBERS, count, rate=rate)) for count in failures] for rate in rates}
     lines = _lines(context, by, (1, 3))
-    return (
-        Figure(
-            "discarded-at-the-cut",
-            f"several of {MEMBERS} crash at once, total order",
-            "simultaneous failures",
-            "messages discarded at a survivor",
-            tuple(Series(name, x, _mean(points, lambda change: change.discarded)) for name, (x, points) in lines.items()),
-        ),
-    )
+    series = tuple(Series(name, x, _mean(points, lambda change: change.discarded)) for name, (x, points) in lines.items())
+    title = f"several of {MEMBERS} crash at once, total order"
+    return (Figure("discarded-at-the-cut", title, "simultaneous failures", "messages discarded at a survivor", series),)

@@ -7,21 +7,20 @@ the second they follow from a run without the partition, which is the same up to
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
 from plainchant.core.model import MS, ProcessId
-from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
+from plainchant.scenario.model import Fault, Scenario, Workload
 from plainchant.sim.application import Member
 
 from ...claims import Context, Figure, Measured, Series, Table, judge
 from ...observe import Observer, trace_of
-from ...runs import Views, fault, milliseconds, names, rows_of, views_of, violations
+from ...runs import ONE_MILLISECOND, Given, fault, milliseconds, names, rows_of, views_of, violations
 from ..structures import Groups, scenario
 from ..variants import VARIANTS
-
-_ONE: Final = Network(delay=Delay("constant", milliseconds(1)))
 
 
 # 44: failed together
@@ -50,34 +49,21 @@ class Together:
 
 def together(name: str) -> Together:
     """i's messages, at the same time as m, make m's block complete at s. s answers m, and crashes; r has crashed before."""
-    run = scenario(
-        {"g": ("r", "s", "i", "j")},
-        Workload(senders=("i",), rate=1000.0, burst=2, count=2, size=16, start=milliseconds(100)),
-        Workload(senders=("r",), rate=1000.0, count=1, size=16, start=milliseconds(100.1)),
-        network=_ONE,
-        faults=[
-            fault("cut", 100.05, source="r", target="i"),
-            fault("cut", 100.05, source="r", target="j"),
-            fault("crash", 101, process="r"),
-            fault("crash", 104, process="s"),
-        ],
-        length=1500,
-        drain=0,
-        order="total",
-        pack=False,
-    )
+    several = Workload(senders=("i",), rate=1000.0, burst=2, count=2, size=16, start=milliseconds(100))
+    one = Workload(senders=("r",), rate=1000.0, count=1, size=16, start=milliseconds(100.1))
+    faults = [fault("cut", 100.05, source="r", target=target) for target in "ij"]
+    faults += [fault("crash", 101, process="r"), fault("crash", 104, process="s")]
+    given: Given = {"network": ONE_MILLISECOND, "faults": faults, "order": "total", "pack": False}
+    run = scenario({"g": ("r", "s", "i", "j")}, several, one, length=1500, drain=0, **given)
     _, table = trace_of(run, VARIANTS[name], applications={"s": _Answers("r")})
     delivered = list(rows_of(table, "deliver"))
     confirmed = [row for row in rows_of(table, "confirm") if row["process"] in "ij"]
     views = views_of(table)
-    return Together(
-        m_at=tuple(row["process"] for row in delivered if row["sender"] == "r"),
-        answer_at=tuple(row["process"] for row in delivered if row["sender"] == "s"),
-        detections=tuple(tuple(sorted(row["detail"]["detection"])) for row in confirmed),
-        discarded=sum(len(row["detail"]["discarded"]) for row in confirmed),
-        views=tuple(views[process, "g"][-1][2] for process in "ij"),
-        causal=violations(table, ["causal"]),
-    )
+    m_at, answer_at = (tuple(row["process"] for row in delivered if row["sender"] == sender) for sender in "rs")
+    detections = tuple(tuple(sorted(row["detail"]["detection"])) for row in confirmed)
+    discarded = sum(len(row["detail"]["discarded"]) for row in confirmed)
+    last = tuple(views[process, "g"][-1][2] for process in "ij")
+    return Together(m_at, answer_at, detections, discarded, last, violations(table, ["causal"]))
 
 
 def failed_together(context: Context) -> Measured:
@@ -123,18 +109,11 @@ class Five:
 
 
 def _five(faults: Sequence[Fault], length: float) -> Scenario:
-    return scenario(
-        _FIVE,
-        Workload(senders=("i", "j"), rate=200.0, size=16),
-        Workload(senders=("k", "l", "m"), rate=20.0, size=16),
-        network=_ONE,
-        faults=[fault("crash", _CRASH, process="m"), *faults],
-        length=length,
-        drain=0,
-        order="total",
-        signatures=True,
-        merge_after=milliseconds(0),
-    )
+    often = Workload(senders=("i", "j"), rate=200.0, size=16)
+    rarely = Workload(senders=("k", "l", "m"), rate=20.0, size=16)
+    given: Given = {"network": ONE_MILLISECOND, "faults": [fault("crash", _CRASH, process="m"), *faults]}
+    given |= {"order": "total", "signatures": True, "merge_after": milliseconds(0)}
+    return scenario(_FIVE, often, rarely, length=length, drain=0, **given)
 
 
 def five(item: tuple[str, str]) -> Five:
@@ -238,19 +217,14 @@ class Parted:
 
     @property
     def figure(self) -> Figure:
-        part_of = _parts(self.parting)
-        lines = {}
-        for number, part in enumerate(part_of, 1):
-            steps = [(0.0, sum(self.parting.sizes)), *self.views[part[0]], (self.parting.length, self.views[part[0]][-1][1])]
-            lines[f"part {number}, {len(part)} members"] = steps
-        return Figure(
-            "part-and-meet",
-            f"{sum(self.parting.sizes)} members, apart from {self.parting.parted:g} to {self.parting.healed:g} ms",
-            "time (ms)",
-            "members in the view",
-            tuple(Series(label, [x for x, _ in steps], [y for _, y in steps]) for label, steps in lines.items()),
-            steps=True,
-        )
+        series = []
+        for number, part in enumerate(_parts(self.parting), 1):
+            views = self.views[part[0]]
+            steps = [(0.0, sum(self.parting.sizes)), *views, (self.parting.length, views[-1][1])]
+            label = f"part {number}, {len(part)} members"
+            series.append(Series(label, [x for x, _ in steps], [y for _, y in steps]))
+        title = f"{sum(self.parting.sizes)} members, apart from {self.parting.parted:g} to {self.parting.healed:g} ms"
+        return Figure("part-and-meet", title, "time (ms)", "members in the view", tuple(series), steps=True)
 
     @property
     def table(self) -> Table:
@@ -300,20 +274,8 @@ def part_and_meet(parting: Parting) -> Parted:
     split = [when for part in parts for member in part for when, _, members in views[member, "g"] if set(members) == set(part)]
     merged = [views[member, "g"][-1][0] for member in run.members if len(views[member, "g"][-1][2]) == len(run.members)]
     whole = len(split) >= len(run.members) and len(merged) == len(run.members)
-    packets: dict[str, int] = {}
-    for when, kind in kinds.seen:
-        if whole and when <= max(merged):
-            packets[kind] = packets.get(kind, 0) + 1
-    return Parted(
-        parting,
-        views={member: _sizes(views, member) for member in run.members},
-        split=max(split) / MS - parting.parted if whole else 0.0,
-        merged=max(merged) / MS - parting.healed if whole else 0.0,
-        packets=packets,
-        quiet=summary.quiet,
-        violations=violations(table, ["view-order", "view-atomicity", "total", "convergence", "agreement"]),
-    )
-
-
-def _sizes(views: Views, member: ProcessId) -> tuple[tuple[float, int], ...]:
-    return tuple((when / MS, len(members)) for when, _, members in views[member, "g"])
+    apart, met = (max(split) / MS - parting.parted, max(merged) / MS - parting.healed) if whole else (0.0, 0.0)
+    packets = Counter(kind for when, kind in kinds.seen if whole and when <= max(merged))
+    sizes = {name: tuple((when / MS, len(members)) for when, _, members in views[name, "g"]) for name in run.members}
+    broken = violations(table, ["view-order", "view-atomicity", "total", "convergence", "agreement"])
+    return Parted(parting, sizes, apart, met, dict(packets), summary.quiet, broken)

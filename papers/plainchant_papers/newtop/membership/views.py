@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from plainchant.core.model import MS, GroupId, ProcessId
+from plainchant.core.model import MS, ProcessId
 from plainchant.lab.properties import verify
 from plainchant.scenario.model import Scenario, Workload
 
@@ -50,24 +50,13 @@ def check(item: tuple[Scenario, str]) -> Checked:
     summary, table = trace_of(run, VARIANTS[name])
     views = views_of(table)
     alive = [process for process, end in summary.processes.items() if end.state == "alive"]
-    pairs, alike, changed = _same_sequences(table, views, alive)
     result = verify(table, _CHECKED)
     atomicity = result.properties["view-atomicity"]
-    return Checked(
-        order=str(run.parameters["order"]),
-        processes=len(run.members),
-        groups=len(run.groups),
-        quiet=summary.quiet,
-        faults=len(summary.faults),
-        views=sum(len(installed) - 1 for installed in views.values()),
-        pairs=pairs,
-        alike=alike,
-        changed=changed,
-        intervals=atomicity.cases,
-        unequal=atomicity.violations,
-        violations={property: result.properties[property].violations for property in _CHECKED},
-        first=str(result.violations[0]) if result.violations else "",
-    )
+    violations = {name: result.properties[name].violations for name in _CHECKED}
+    first = str(result.violations[0]) if result.violations else ""
+    of_run = (str(run.parameters["order"]), len(run.members), len(run.groups), summary.quiet, len(summary.faults))
+    changes = (sum(len(installed) - 1 for installed in views.values()), *_same_sequences(table, views, alive))
+    return Checked(*of_run, *changes, atomicity.cases, atomicity.violations, violations, first)
 
 
 def _same_sequences(table: pa.Table, views: Views, alive: Sequence[ProcessId]) -> tuple[int, int, int]:
@@ -92,10 +81,8 @@ def _from_both(
     installed: Sequence[tuple[int, int, tuple[ProcessId, ...]]], one: ProcessId, other: ProcessId
 ) -> list[tuple[int, tuple[ProcessId, ...]]]:
     views = [(number, tuple(sorted(members))) for _, number, members in installed]
-    for place, (_, members) in enumerate(views):
-        if one in members and other in members:
-            return views[place:]
-    return []
+    first = next((place for place, (_, members) in enumerate(views) if {one, other} <= set(members)), len(views))
+    return views[first:]
 
 
 def checks(context: Context) -> list[Checked]:
@@ -177,31 +164,20 @@ def lasting(seed: int, order: str) -> Scenario:
 
 def gone_of(run: Scenario) -> Gone:
     summary, table = trace_of(run)
-    views = views_of(table)
     crashed = {process for process, end in summary.processes.items() if end.state == "crashed"}
     parts = next((one.parts for one in run.fault if one.kind == "partition"), (run.members,))
-    memberships = stale = smaller = 0
-    last = 0
-    for (process, group), installed in views.items():
+    memberships = stale = smaller = last = 0
+    for (process, group), installed in views_of(table).items():
         if process in crashed:
             continue
-        connected = _connected(process, group, run, parts, crashed)
+        connected = set(run.groups[group]).intersection(next(part for part in parts if process in part)) - crashed
         members = set(installed[-1][2])
         memberships += 1
         stale += bool(members - connected)
         smaller += bool(connected - members)
         last = max(last, installed[-1][0])
-    failed_at = max((int(one.at) for one in run.fault), default=0)
-    return Gone(
-        str(run.parameters["order"]), len(crashed), len(parts), memberships, stale, smaller, max(0, last - failed_at) / MS
-    )
-
-
-def _connected(
-    process: ProcessId, group: GroupId, run: Scenario, parts: Sequence[Sequence[str]], crashed: set[ProcessId]
-) -> set[ProcessId]:
-    part = next(part for part in parts if process in part)
-    return set(run.groups[group]).intersection(part) - crashed
+    slowest = max(0, last - max((int(one.at) for one in run.fault), default=0)) / MS
+    return Gone(str(run.parameters["order"]), len(crashed), len(parts), memberships, stale, smaller, slowest)
 
 
 def who_fails_leaves(context: Context) -> Measured:
