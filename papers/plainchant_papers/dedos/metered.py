@@ -38,20 +38,13 @@ class Meter:
 
     def __init__(self, one: Plan) -> None:
         self.one = one
-        self.packets: Counter[str] = Counter()
-        """On the LAN, by kind."""
-        self.bytes: Counter[str] = Counter()
-        """Theirs, by kind, without headers."""
-        self.lan_time = 0.0
-        """How long the LAN was occupied, µs."""
-        self.interrupts: Counter[str] = Counter()
-        """Packets from other nodes that processes handled, by process."""
-        self.sent: Counter[str] = Counter()
-        """Packets to other nodes, by process."""
-        self.operations: Counter[str] = Counter()
-        """On shared memory, by name."""
-        self.hails: dict[str, int] = {}
-        """When each node has asked for a new group, the first time."""
+        self.packets: Counter[str] = Counter()  # On the LAN, by kind.
+        self.bytes: Counter[str] = Counter()  # Theirs, by kind, without headers.
+        self.lan_time = 0.0  # How long the LAN was occupied, µs.
+        self.interrupts: Counter[str] = Counter()  # Packets from other nodes that processes handled, by process.
+        self.sent: Counter[str] = Counter()  # Packets to other nodes, by process.
+        self.operations: Counter[str] = Counter()  # On shared memory, by name.
+        self.hails: dict[str, int] = {}  # When each node has asked for a new group, the first time.
         self._codec = Codec(describe(one.scenario.protocol).packets)
         self._broadcast = one.scenario.network.broadcast
 
@@ -109,8 +102,7 @@ class Run:
     def __init__(self, one: Plan) -> None:
         self.one = one
         self.meter = Meter(one)
-        self.engines: dict[ProcessId, Any] = {}
-        """What each process ran."""
+        self.engines: dict[ProcessId, Any] = {}  # What each process ran.
         self.lemmas = Lemmas()
         trace = TraceBuffer()
         seats = {f"{process} seat": 0.0 for process in one.seated}

@@ -48,8 +48,7 @@ class _Member:
         self._group = group
         self._each = each
         self._read = 0
-        self.flooded = 0
-        """Processor time when it had read everything that was sent at once."""
+        self.flooded = 0  # Processor time when it had read everything that was sent at once.
 
     async def send(self) -> None:
         for _ in range(0, self._each, _TOGETHER):
