@@ -135,15 +135,9 @@ class Result:
         return self.measured.verdict == self.claim.expected
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.claim.number,
-            "seed": self.claim.paper,  # the published key
-            "section": self.claim.section,
-            "claim": self.claim.claim,
-            "measured": self.measured.measured,
-            "verdict": self.measured.verdict,
-            "why": self.measured.why,
-        }
+        claim, measured = self.claim, self.measured
+        stated = {"number": claim.number, "seed": claim.paper, "section": claim.section, "claim": claim.claim}  # published keys
+        return {**stated, "measured": measured.measured, "verdict": measured.verdict, "why": measured.why}
 
 
 class Context:

@@ -31,8 +31,7 @@ def trace_of(
     applications: Mapping[str, Any] | None = None,
     description: Description | None = None,
 ) -> tuple[Summary, pa.Table]:
-    """Runs a scenario, with the protocol or this variant of it: its summary and its trace. ``make`` replaces the protocol's
-    engine, ``description`` its whole protocol."""
+    """Runs a scenario: summary and trace. ``make`` replaces the protocol's engine, ``description`` its whole protocol."""
     trace = TraceBuffer()
     with variant.applied():
         summary = Simulation(scenario, trace=trace, make=make, applications=applications, description=description).run()

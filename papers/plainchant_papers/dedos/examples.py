@@ -1,5 +1,4 @@
-"""Claims 97, 98, 99 and 102: the examples of 3.6.2, and appendix B's argument about a new distributor, each with the rule and
-without it."""
+"""Claims 97, 98, 99 and 102: the examples of 3.6.2, and appendix B on a new distributor, each with the rule and without it."""
 
 from __future__ import annotations
 

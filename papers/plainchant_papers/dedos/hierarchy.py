@@ -162,9 +162,8 @@ CRASHED_AT: Final = FORMED + 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crash:
-    """So many nodes with so many members each. The second process of the second node sends; the first process of each node is its
-    relay, that of the first node is the distributor, or the sequencer, and something crashes. Messages are sent for ``after`` ms
-    more."""
+    """Something crashes; messages are sent for ``after`` ms more. The second process of the second node sends. The first process
+    of each node is its relay; that of the first node is the distributor, or the sequencer."""
 
     protocol: str
     kind: str

@@ -1,5 +1,4 @@
-"""Claims 96, 100 and 101: the invariants of 3.6.2 and the lemmas of appendices B and C, asked after every operation on shared
-memory, in runs with failures at drawn moments."""
+"""Claims 96, 100 and 101: the invariants of 3.6.2 and the lemmas of appendices B and C, asked after every operation."""
 
 from __future__ import annotations
 

@@ -60,6 +60,9 @@ class Plan:
     label: str = ""
 
 
+_OF_PLAN: Final = ("variants", "lemmas", "handled", "seated", "label")
+
+
 def plan(
     members: Sequence[str],
     *workload: Workload,
@@ -67,18 +70,15 @@ def plan(
     drain: float = 20_000,
     protocol: str = "dedos",
     network: Network = LAN,
-    variants: Sequence[str] = (),
     counted: tuple[float, float] | None = None,
-    lemmas: bool = False,
-    handled: Sequence[str] = (),
-    seated: Sequence[str] = (),
-    label: str = "",
     **given: Any,
 ) -> Plan:
-    """A group of these processes, or several; ``counted`` is from when to when packets and operations are. Times in ms."""
-    planned = scenario(protocol, members, *workload, length=length, drain=drain, network=network, **given)
-    begin, end = (0, 1 << 62) if counted is None else (round(counted[0] * MS), round(counted[1] * MS))
-    return Plan(planned, tuple(variants), begin, end, lemmas, tuple(handled), tuple(seated), label)
+    """A group of these processes, or several; ``counted`` is from when to when packets and operations are. Times in ms. ``given``
+    are fields of :class:`Plan` and what :func:`..runs.scenario` takes."""
+    fields: dict[str, Any] = {name: given.pop(name) for name in _OF_PLAN if name in given}
+    if counted is not None:
+        fields |= {"begin": round(counted[0] * MS), "end": round(counted[1] * MS)}
+    return Plan(scenario(protocol, members, *workload, length=length, drain=drain, network=network, **given), **fields)
 
 
 def load(

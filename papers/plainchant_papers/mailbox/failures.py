@@ -1,5 +1,4 @@
-"""Claims 83, 84, 86 and 88 (3.4.1): what the first protocol does not tolerate, how many failures the second does, and how long X
-has to be."""
+"""Claims 83, 84, 86 and 88 (3.4.1): failures that the first protocol does not tolerate, how many the second does, and X."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ from .timing import DECIDE, FLAG, POLL, SKEW, WRITE
 
 # 83: an early receiver
 def early_receiver(tolerate: str, ahead: float) -> Plan:
-    """Three senders, which take all the time that they have, one after the other; the clock of one receiver is ahead, and it
-    looks often."""
+    """Three senders, one after the other, take all their time; the clock of one receiver is ahead, and it looks often."""
     sends = [message(name, 5010 + 2000 * number) for number, name in enumerate("stu")]
     given: Given = {"tolerate": tolerate, "senders": tuple("stu"), "clocks": {"a": ahead}, "poll": 30, "memory": QUIETLY}
     return plan("s t u a b c", *sends, usual=1, label=f"{WORDS[tolerate]} protocol, ahead by {ahead:g}", **given)
@@ -174,8 +172,7 @@ def _most_survived(found: Sequence[Survived], kind: str, receivers: int) -> int:
 
 # 88: X
 def last_moment(copies: int, rules: Rules = AS_BUILT, expiry: float = 0) -> Plan:
-    """All copies but the last are dead, everything takes as long as it may, and the message is complete when everybody has just
-    looked."""
+    """All copies but the last are dead, everything takes its bound, and the message is complete just after all have looked."""
     sent = message("s", 5100.001 - times(rules, copies=copies).complete / US - copies * DECIDE)
     given: Given = {"senders": ("s",), "copies": copies, "faults": modules(1000, copies), "expiry": expiry, "memory": QUIETLY}
     label = f"{copies} copies, X {expiry or rules.get('expiry', 'corrected')}"

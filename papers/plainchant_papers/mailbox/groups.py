@@ -67,14 +67,10 @@ def changing(tolerate: str, usual: float | None, ahead: float, at: float) -> Pla
 
 
 def join_and_leave(context: Context) -> Measured:
-    plans = [
-        changing(tolerate, usual, ahead, at)
-        for tolerate in PROTOCOLS
-        for usual in (0.0, 0.5, 1.0, None)
-        for ahead in context.of((SKEW,), (0, SKEW / 2, SKEW))
-        for at in context.of((5000.0,), (5000.0, 5013.0, 5037.0, 5050.0, 5071.0, 5090.0))
-    ]
-    found = context.sweep(flags_of, plans)
+    aheads = context.of((SKEW,), (0, SKEW / 2, SKEW))
+    moments = context.of((5000.0,), (5000.0, 5013.0, 5037.0, 5050.0, 5071.0, 5090.0))
+    cases = product(PROTOCOLS, (0.0, 0.5, 1.0, None), aheads, moments)
+    found = context.sweep(flags_of, [changing(*case) for case in cases])
     within, missing, after, remaining, before = totals(found, "within", "missing", "after", "remaining", "before")
     violated = sum(bool(one.violated or one.untimely) for one in found)
     return Measured(

@@ -149,16 +149,9 @@ class Found:
 
     def row(self) -> dict[str, Any]:
         """For a file."""
-        return {
-            "run": self.label,
-            "sent": self.sent,
-            "decisions": str(dict(self.decisions)),
-            "violated": " ".join(self.violated),
-            "untimely": " ".join(self.untimely),
-            "accused": " ".join(self.accused),
-            "latest_us": self.latest,
-            "longest_send_us": self.longest_send,
-        }
+        names = {name: " ".join(getattr(self, name)) for name in ("violated", "untimely", "accused")}
+        times = {"latest_us": self.latest, "longest_send_us": self.longest_send}
+        return {"run": self.label, "sent": self.sent, "decisions": str(dict(self.decisions)), **names, **times}
 
 
 def found_of(one: Plan) -> Found:

@@ -1,5 +1,4 @@
-"""Claims 81, 82, 85 and 87: the two theorems, overtaking, and the decision field, in small cases that are tried in every way and
-in runs with failures at drawn moments."""
+"""Claims 81, 82, 85 and 87: the theorems, overtaking and decision field, in explored small cases and runs with drawn failures."""
 
 from __future__ import annotations
 

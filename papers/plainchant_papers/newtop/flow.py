@@ -207,12 +207,8 @@ def no_acknowledgements(context: Context) -> Measured:
         "what is complete and what is stable travels with messages and null messages; where N is too small for the rate, "
         "senders wait, send later, and each of their messages finds fewer others to share a null message with",
         [
-            {"blocks": blocks, **_named(experiment), **dataclasses.asdict(run)}
+            {"blocks": blocks, "members": given.members, "interval_ms": given.interval, "all_active": given.all_active, **row}
             for blocks, runs in found.items()
-            for experiment, run in zip(experiments, runs, strict=True)
+            for given, row in zip(experiments, rows(runs), strict=True)
         ],
     )
-
-
-def _named(experiment: Experiment) -> dict[str, Any]:
-    return {"members": experiment.members, "interval_ms": experiment.interval, "all_active": experiment.all_active}

@@ -123,14 +123,9 @@ def scenario_of(experiment: Experiment) -> Scenario:
 
 
 def _loop(experiment: Experiment, sender: str, share: float, draw: random.Random) -> Workload:
-    interval = experiment.interval * (1 + share * experiment.slower)
-    return Workload(
-        senders=(sender,),
-        rate=1000 / interval,
-        count=experiment.messages,
-        size=SIZE,
-        start=Duration(round(draw.random() * experiment.interval * MS)),
-    )
+    rate = 1000 / (experiment.interval * (1 + share * experiment.slower))
+    start = Duration(round(draw.random() * experiment.interval * MS))
+    return Workload(senders=(sender,), rate=rate, count=experiment.messages, size=SIZE, start=start)
 
 
 class _Meter(Observer):

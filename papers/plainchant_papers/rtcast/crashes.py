@@ -184,8 +184,7 @@ class Turns:
 
 
 class _Said(Observer):
-    """The ordered packets of each turn, in the order in which they go out, those that are sent again among them; a heartbeat
-    ends a turn."""
+    """The ordered packets of each turn as they go out, retransmissions among them; a heartbeat ends a turn."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -44,8 +44,7 @@ def missing(rule: str, seed: int, lost: bool) -> Scenario:
 
 
 def _steady(members: int, rate: float, length: float, **given: Any) -> Scenario:
-    """Everybody hands over messages now and then, wherever the token is; it never waits for messages, so that all rotations are
-    equally long."""
+    """Messages are handed over wherever the token is, and it never waits for them, so all rotations are equally long."""
     load = Workload(rate=rate, size=64, start=milliseconds(BEGIN))
     given |= {"network": ONE_MILLISECOND, "admission": False, "idle_hold": milliseconds(0)}
     return ring(members, load, length=BEGIN + length, drain=0, **given)

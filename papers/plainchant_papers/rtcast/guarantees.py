@@ -1,11 +1,9 @@
-"""Claims 69, 70 and 79 (4.6, section 5, 6.3): what r retransmissions cost and save, Delta, and deadlines in runs with
-failures."""
+"""Claims 69, 70 and 79 (4.6, section 5, 6.3): what r retransmissions cost and save, Delta, and deadlines under failures."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping
 from itertools import product
 from typing import Final
 
@@ -216,8 +214,7 @@ def delivery_time(context: Context) -> Measured:
 
 # 79: deadlines
 def on_time(seed: int) -> Scenario:
-    """Periodic and single messages with deadlines, and others; one member crashes and comes back; packets are lost up to r times,
-    one after the other."""
+    """Messages with and without deadlines; a member crashes and comes back; packets are lost up to r times, one after another."""
     draw = random.Random(f"{seed}/on time")
     retransmissions = seed % 4
     members = draw.randrange(3, 7)
@@ -262,16 +259,13 @@ def every_deadline(context: Context) -> Measured:
     others = sum(sum(run.violations.values()) for run in runs) - missed
     crashes, omissions = sum(run.crashes for run in runs), sum(run.omissions for run in runs)
     first = next((run.first for run in runs if run.first), "")
+    by_r = ", ".join(f"{count:,} with r = {r}" for r, count in cases.items())
     return Measured(
         f"{len(runs)} runs with {crashes} crashes and {omissions} packets dropped: {sum(cases.values()):,} deliveries of "
-        f"guaranteed messages ({_by_r(cases)}), {missed} after their deadline or never at a destination that did not crash; "
+        f"guaranteed messages ({by_r}), {missed} after their deadline or never at a destination that did not crash; "
         f"{others} violations of order and atomicity{'; ' + first if first else ''}",
         judge(holds=all(cases.values()) and not missed and not others and crashes > 0 and omissions > 0),
         "a deadline is promised only if it leaves time for everything that is assumed to go wrong: r losses of a packet, and "
         "as many crashes in a rotation as P has room for",
         [run.row() for run in runs],
     )
-
-
-def _by_r(cases: Mapping[int, int]) -> str:
-    return ", ".join(f"{count:,} with r = {r}" for r, count in cases.items())

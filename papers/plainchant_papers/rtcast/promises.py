@@ -1,5 +1,4 @@
-"""Claims 74, 76 and 80 (Lemmas 3 and 7, 6.1): order and atomicity in runs with instrumented failures, and of the minimal
-stack."""
+"""Claims 74, 76 and 80 (Lemmas 3 and 7, 6.1): order and atomicity under instrumented failures, and of the minimal stack."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from plainchant.scenario.model import Workload
 
 from ..claims import Context, Measured, Table, judge, rows, totals
 from ..observe import trace_of
-from ..runs import milliseconds, names, rows_of
+from ..runs import Given, milliseconds, names, rows_of
 from .guarantees import timely
 from .rings import BEGIN, FULL, parameters_of, ring, times_of
 
@@ -139,21 +139,14 @@ class Waited:
 def waited_of(seed: int) -> Waited:
     draw = random.Random(f"{seed}/waited")
     members = draw.randrange(2, 5)
-    settings: dict[str, Any] = {"retransmissions": 0, "heartbeats": 1}
-    rotation = times_of(ring(members, **settings))["rotation"]
+    given: Given = {"retransmissions": 0, "heartbeats": 1}
+    rotation = times_of(ring(members, **given))["rotation"]
     deadline = Duration(2 * rotation + draw.randrange(rotation))
     begin = milliseconds(BEGIN + draw.uniform(0, 50))
-    run = ring(
-        members,
-        Workload(senders=("p1",), rate=0.97 * SECOND / deadline, size=400, deadline=deadline, start=begin),
-        Workload(senders=names(members)[1:], size=1000, start=begin),
-        length=BEGIN + 50 + 12 * rotation / MS,
-        drain=0,
-        network=FULL,
-        seed=seed,
-        **settings,
-    )
-    _, table = trace_of(run)
+    stream = Workload(senders=("p1",), rate=0.97 * SECOND / deadline, size=400, deadline=deadline, start=begin)
+    full = Workload(senders=names(members)[1:], size=1000, start=begin)
+    length = BEGIN + 50 + 12 * rotation / MS
+    _, table = trace_of(ring(members, stream, full, length=length, drain=0, network=FULL, seed=seed, **given))
     found = [row["time"] - (row["deadline"] - deadline) for row in rows_of(table, "send") if row["deadline"] is not None]
     return Waited(len(found), max(found) / rotation)
 

@@ -33,8 +33,9 @@ def two_packets(context: Context) -> Measured:
     each = sorted({round(run.packets_each, 6) for run in counts})
     (own,) = context.sweep(count, [one_sender(10, _ROOMY, context.of(200, 1000), sender="p1")])
     total = sum(run.messages for run in counts)
+    told = " or ".join(f"{value:g}" for value in each)
     return Measured(
-        f"{_numbers(each)} packets a broadcast in groups of {counts[0].members} to {counts[-1].members} ({total:,} broadcasts); "
+        f"{told} packets a broadcast in groups of {counts[0].members} to {counts[-1].members} ({total:,} broadcasts); "
         f"{own.packets_each:g} if the sender is on the sequencer's node",
         HOLDS if each == [2] else FAILS,
         "one request and one broadcast, and nothing else, as long as the history has room",
@@ -79,10 +80,6 @@ def remote_calls(context: Context) -> Measured:
 
 def _row(run: Counts) -> dict[str, float]:
     return {name: getattr(run, name) for name in ("members", "messages", "packets_each", "interrupts_each")}
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return " or ".join(f"{value:g}" for value in values)
 
 
 # 4: purging

@@ -25,9 +25,9 @@ from plainchant.lab.errors import LabError
 from plainchant.protocols.newtop.packets import Word
 from plainchant.scenario.model import Scenario, Workload
 
-from ...claims import Context, Figure, Series, Table
+from ...claims import Context, Figure, Series, Table, curves
 from ...observe import Observer
-from ...runs import fault, milliseconds, names, rows_of, views_of
+from ...runs import Given, fault, milliseconds, names, rows_of, views_of
 from ..structures import scenario
 
 OMEGAS: Final = (100, 150, 250, 400, 600, 1000)
@@ -58,21 +58,14 @@ class Crash:
         at = self.tau * (-(-1000 // self.tau) + (self.seed * _GOLDEN + 0.5) % 1)
         members = names(self.members)
         crashed = members[1 : self.failures + 1] if self.failures < self.members else ()
-        settings: dict[str, Any] = {"suspect_after": milliseconds(self.omega), "alive_every": milliseconds(self.tau)}
+        given: Given = {"suspect_after": milliseconds(self.omega), "alive_every": milliseconds(self.tau)}
         if self.silence:
-            settings |= {"silence_by": "timeout", "silence": milliseconds(self.silence)}
-        settings["probe_after"] = milliseconds(max(60, self.silence + 20) if self.omega > 100 else 60)
-        return scenario(
-            {"g": members},
-            *((Workload(rate=self.rate, arrivals="poisson", size=16),) if self.rate else ()),
-            seed=self.seed,
-            faults=[fault("crash", at, process=name) for name in crashed],
-            length=at + 4 * (self.omega + self.tau) + 500,
-            drain=0,
-            order="total",
-            merge_after=milliseconds(0),
-            **settings,
-        )
+            given |= {"silence_by": "timeout", "silence": milliseconds(self.silence)}
+        given["probe_after"] = milliseconds(max(60, self.silence + 20) if self.omega > 100 else 60)
+        given |= {"order": "total", "merge_after": milliseconds(0), "seed": self.seed}
+        load = [Workload(rate=self.rate, arrivals="poisson", size=16)] if self.rate else []
+        faults = [fault("crash", at, process=name) for name in crashed]
+        return scenario({"g": members}, *load, faults=faults, length=at + 4 * (self.omega + self.tau) + 500, drain=0, **given)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -172,20 +165,19 @@ def _installed(change: Change) -> float:
 
 
 def _times(name: str, title: str, label: str, lines: Mapping[str, Line]) -> Figure:
-    several = len(lines) > 1
     series = []
     for line, (x, points) in lines.items():
-        prefix = f"{line}: " if several else ""
-        series.append(Series(f"{prefix}detected", x, _mean(points, _detected)))
-        series.append(Series(f"{prefix}view", x, _mean(points, _installed)))
+        for what, measure in (("detected", _detected), ("view", _installed)):
+            series.append(Series(f"{line}: {what}" if len(lines) > 1 else what, x, _mean(points, measure)))
     return Figure(name, title, label, "ms after the crash", tuple(series))
 
 
 def _packets(name: str, what: str, label: str, line: Line, expected: Series) -> Figure:
     x, points = line
-    kinds = [Series(kind, x, _mean(points, _word(kind))) for kind in _WORDS[:3]]
+    words = {kind: [statistics.mean(change.words.get(kind, 0) for change in point) for point in points] for kind in _WORDS[:3]}
+    words["all words"] = _mean(points, lambda change: sum(change.words.values()))
     title = f"multicasts of a view change, {what}, idle group"
-    return Figure(name, title, label, "multicasts", (*kinds, Series("all words", x, _mean(points, _all_words)), expected))
+    return Figure(name, title, label, "multicasts", (*curves(x, words), expected))
 
 
 def figures_of_changes(context: Context) -> tuple[tuple[Figure, ...], tuple[Table, ...], str]:
@@ -219,18 +211,16 @@ def figures_of_changes(context: Context) -> tuple[tuple[Figure, ...], tuple[Tabl
         _packets("packets-of-a-change", "one crash", "members (n)", size, by_size),
         _packets("packets-by-failures", f"{MEMBERS} members", "simultaneous failures (f)", failed, by_failures),
     )
+    title = f"times (ms) and packets by failures: {MEMBERS} members, idle group"
     tables = (
         _table("times (ms) and packets by group size: one crash, idle group", "members", size, lambda x: (round(x), 1)),
-        _table(
-            f"times (ms) and packets by failures: {MEMBERS} members, idle group",
-            "failures",
-            failed,
-            lambda x: (MEMBERS, round(x)),
-        ),
+        _table(title, "failures", failed, lambda x: (MEMBERS, round(x))),
     )
     changes = [change for line in lines.values() for point in line[1] for change in point]
     after = statistics.mean(_installed(change) - _detected(change) for change in changes)
-    exact = [change for change in changes if sum(change.words.values()) == _formula(change)]
+    exact = [
+        change for change in changes if sum(change.words.values()) == expected_words(change.crash.members, change.crash.failures)
+    ]
     first, last = _mean(size[1], _installed)[0], _mean(size[1], _installed)[-1]
     sentence = (
         f"In {len(changes)} further runs (figures) a survivor's view comes {after:.1f} ms after its first suspicion, with links "
@@ -240,20 +230,8 @@ def figures_of_changes(context: Context) -> tuple[tuple[Figure, ...], tuple[Tabl
     return figures, tables, sentence
 
 
-def _formula(change: Change) -> int:
-    return expected_words(change.crash.members, change.crash.failures)
-
-
 def _pair(lines: Mapping[str, Line], name: str) -> dict[str, Line]:
     return {kind: lines[f"{name} {kind}"] for kind in ("busy", "idle")}
-
-
-def _word(kind: str) -> Callable[[Change], float]:
-    return lambda change: change.words.get(kind, 0)
-
-
-def _all_words(change: Change) -> float:
-    return sum(change.words.values())
 
 
 def _table(title: str, what: str, line: Line, of: Callable[[float], tuple[int, int]]) -> Table:

@@ -228,16 +228,11 @@ class Parted:
 
     @property
     def table(self) -> Table:
-        part_of = _parts(self.parting)
-        rows = [
-            (number, len(part), *(_range([self.views[member][place][0] for member in part]) for place in (1, -1)))
-            for number, part in enumerate(part_of, 1)
-        ]
+        rows = []
+        for number, part in enumerate(_parts(self.parting), 1):
+            times = [[self.views[member][place][0] for member in part] for place in (1, -1)]
+            rows.append((number, len(part), *(f"{min(several):.1f} to {max(several):.1f}" for several in times)))
         return Table("when views were installed (ms)", ("part", "members", "its own view", "the view with everybody"), rows)
-
-
-def _range(times: Sequence[float]) -> str:
-    return f"{min(times):.1f} to {max(times):.1f}"
 
 
 def _parts(parting: Parting) -> tuple[tuple[ProcessId, ...], ...]:

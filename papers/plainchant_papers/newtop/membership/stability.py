@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 
 from plainchant.core.model import Packet, ProcessId
-from plainchant.protocols.newtop import Process
 from plainchant.protocols.newtop.matrix import Column
 from plainchant.protocols.newtop.packets import Ask
 from plainchant.protocols.newtop.part import Part
@@ -40,22 +39,15 @@ class _Asks(Observer):
             return
         self.asks += 1
         for process, engine in self.engines.items():
-            part = _part(engine, packet)
-            if process == me or part is None or me not in part.members or _has_failed(part, me):
+            part: Part | None = engine.parts.get(packet.group)
+            if process == me or part is None or part.form != packet.form or me not in part.members:
+                continue
+            if part.membership is not None and me in part.membership.failed:
                 continue
             for column in part.matrix.roster:
                 if column.process == packet.source and _received(column) >= packet.last:
                     self.looked_at += 1
                     self.forgotten += not any(kept.block == packet.last for kept in column.kept)
-
-
-def _part(engine: Process, packet: Ask) -> Part | None:
-    part = engine.parts.get(packet.group)
-    return part if part is not None and part.form == packet.form else None
-
-
-def _has_failed(part: Part, process: ProcessId) -> bool:
-    return part.membership is not None and process in part.membership.failed
 
 
 def _received(column: Column) -> int:

@@ -45,8 +45,7 @@ def _value(record: Entry | Connection | Header) -> Any:
 
 
 class Walk:
-    """Turns objects into nested tuples of plain values. ``names``: objects that stand for themselves; ``still``: types whose
-    objects never change."""
+    """Objects as nested tuples of values. ``names``: what stands for itself; ``still``: types whose objects never change."""
 
     def __init__(self, names: dict[int, str], still: tuple[type, ...]) -> None:
         self._names = names
