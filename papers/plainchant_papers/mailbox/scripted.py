@@ -11,6 +11,7 @@ paper calls validity is broken. Sends begin with a look for a free slot, which t
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -108,11 +109,8 @@ def plan(
     left to do until it is at rest. Instead of a script, ``usual`` is the share of its bound that every operation takes; None:
     what the simulator draws."""
     clock = [Clock(process=name, offset=int(ahead * US)) for name, ahead in (clocks or {}).items()]
-    fields: dict[str, Any] = {
-        "network": Network(),
-        "clock": clock,
-        "memory": {"operations": True, "detection": us(2000), **(memory or {})},
-    }
+    memory = {"operations": True, "detection": us(2000), **(memory or {})}
+    fields: dict[str, Any] = {"network": Network(), "clock": clock, "memory": memory}
     of_run: dict[str, Any] = {name: given.pop(name) for name in ("faults", "later", "network", "seed") if name in given}
     settings: dict[str, Any] = {**parameters(**given), **fields, **of_run}
     planned = scenario("mailbox", members.split(), *workload, length=length / 1000, drain=1000 * drain, **settings)
@@ -158,27 +156,24 @@ def found_of(one: Plan) -> Found:
     """Runs and verifies what all runs promise, whether it has come to rest or not."""
     table, summary, memory = run(one)
     assert isinstance(memory, ScriptedMemory)
-    faults = list(rows_of(table, "fault"))
-    untimely = {row["process"] for row in faults if row["detail"].get("timing")}
+    untimely = {row["process"] for row in rows_of(table, "fault") if row["detail"].get("timing")}
     crashed = {row["process"] for row in rows_of(table, "crash") if row["detail"].get("by") == "fault"}
     rejected = {row["sender"] for kind in ("reject", "late") for row in rows_of(table, kind) if row["sender"]}
-    decisions: dict[str, list[tuple[int, int]]] = {}
-    decided = list(rows_of(table, "decide"))
+    decided, deliveries, sent = (list(rows_of(table, kind)) for kind in ("decide", "deliver", "sent"))
+    decisions: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in decided:
-        decisions.setdefault(row["process"], []).append((row["detail"]["stamp"], row["detail"]["decision"]))
-    delivered: dict[str, list[tuple[str, int]]] = {}
-    deliveries = list(rows_of(table, "deliver"))
+        decisions[row["process"]].append((row["detail"]["stamp"], row["detail"]["decision"]))
+    delivered: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for row in deliveries:
-        delivered.setdefault(row["process"], []).append((row["sender"], row["seq"]))
-    operations: dict[str, list[tuple[str, int, float, float]]] = {}
+        delivered[row["process"]].append((row["sender"], row["seq"]))
+    operations: defaultdict[str, list[tuple[str, int, float, float]]] = defaultdict(list)
     for row in rows_of(table, "operation"):
-        detail = row["detail"]
-        if detail["operation"] in _STEPS:
-            step = (detail["operation"], detail["copy"] + 1, detail["began"] / US, row["true_time"] / US)
-            operations.setdefault(row["process"], []).append(step)
-    sent = list(rows_of(table, "sent"))
+        name, copy, began = (row["detail"][key] for key in ("operation", "copy", "began"))
+        if name in _STEPS:
+            operations[row["process"]].append((name, copy + 1, began / US, row["true_time"] / US))
     stamps = {(row["sender"], row["seq"]): row["detail"]["stamp"] for row in sent}
     waited = [(row["time"] - stamps[key]) / US for row in deliveries if (key := (row["sender"], row["seq"])) in stamps]
+    states = {(row["process"], row["detail"]["state"]): row["detail"] for row in rows_of(table, "state")}
     return Found(
         label=one.label,
         decisions={name: tuple(value for _, value in sorted(values)) for name, values in decisions.items()},
@@ -192,10 +187,7 @@ def found_of(one: Plan) -> Found:
         longest_send=max((row["detail"]["took_ns"] for row in sent if row["sender"] not in untimely), default=0) / US,
         operations={name: tuple(steps) for name, steps in operations.items()},
         flagged=memory.flagged,
-        states={
-            (row["process"], row["detail"]["state"]): row["detail"].get("entry", row["detail"].get("exit", 0))
-            for row in rows_of(table, "state")
-        },
+        states={key: detail.get("entry", detail.get("exit", 0)) for key, detail in states.items()},
         decided_after=tuple((row["detail"]["after_ns"] - row["detail"]["took_ns"]) / US for row in decided),
         waited=tuple(waited),
     )

@@ -338,13 +338,8 @@ class Packets:
 def packets_of(seed: int) -> Packets:
     draw = random.Random(f"{seed}/packets")
     rotation = 20_000
-    settings: dict[str, Any] = {
-        "bandwidth": 8_000_000_000,
-        "header": 20,
-        "idle_hold": Duration(0),
-        "heartbeats": 1,
-        "retransmissions": draw.randrange(3),
-    }
+    settings: Given = {"bandwidth": 8_000_000_000, "header": 20, "idle_hold": Duration(0), "heartbeats": 1}
+    settings["retransmissions"] = draw.randrange(3)
     reserved = Turn(Parameters(**settings), "p1", rotation, _MAX_PACKET).reserved
     hold = reserved + draw.choice((300, 1000, 3000))
     turn = Turn(Parameters(**settings, hold=Duration(hold)), "p1", rotation, _MAX_PACKET)
