@@ -1,7 +1,7 @@
 """Paper 000, mailboxes: hard real-time reliable multicast through replicated mailboxes in shared memory.
 
-``scripted`` has runs with a script that says how long everything takes, ``explored`` small cases that are tried in every way.
-``theorems``, ``failures``, ``bounds`` and ``groups`` measure the claims. Start with the table below.
+``timing`` has the bounds, ``scripted`` runs whose script says how long everything takes, ``explored`` small cases that are
+tried in every way. ``theorems``, ``failures``, ``bounds`` and ``groups`` measure the claims. Start with the table below.
 
 In all runs ds = df = dr = 20, dd = dfd = 10, e = 4 and p = 100 µs, unless a claim says otherwise.
 """
