@@ -35,8 +35,7 @@ VERDICTS: Final[tuple[Verdict, ...]] = (HOLDS, REMARK, FAILS, OPEN)
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
-_TASKS_A_SLOT: Final = 2
-"""More than one, so that a slot that is done early gets another; few, because each costs a start."""
+_TASKS_A_SLOT: Final = 2  # More than one, so that a slot that is done early gets another; few, because each costs a start.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,11 +57,9 @@ class Figure:
     x_label: str
     y_label: str
     series: tuple[Series, ...]
-    log_x: bool = False
-    """A logarithmic axis, with the measured values as its ticks."""
+    log_x: bool = False  # A logarithmic axis, with the measured values as its ticks.
     log_y: bool = False
-    steps: bool = False
-    """A value holds until the next one: no slopes between points."""
+    steps: bool = False  # A value holds until the next one: no slopes between points.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,8 +86,7 @@ class Measured:
     measured: str
     verdict: Verdict
     why: str
-    data: Sequence[Mapping[str, Any]] = ()
-    """The rows behind it."""
+    data: Sequence[Mapping[str, Any]] = ()  # The rows behind it.
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
@@ -101,27 +97,30 @@ class Claim:
     """What a document states, as something that can be measured."""
 
     number: int
-    paper: str
-    """Number of the source document."""
+    paper: str  # Number of the source document.
     section: str
     claim: str
-    how: str
-    """How it is tested, and the rule for the verdict."""
-    expected: Verdict
-    """The verdict on record (docs/reproduce.md)."""
+    how: str  # How it is tested, and the rule for the verdict.
+    expected: Verdict  # The verdict on record (docs/reproduce.md).
     run: Callable[[Context], Measured]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Paper:
-    """A source document, by its number: what its claims are made with."""
+Row: TypeAlias = (
+    tuple[int, str, str, str, Callable[["Context"], Measured]]
+    | tuple[int, str, str, str, Callable[["Context"], Measured], Verdict]
+)
+"""A claim in a table: number, section, claim, how, run, and the verdict on record if that is another one than "holds"."""
 
-    number: str
 
-    def claim(
-        self, number: int, section: str, claim: str, how: str, run: Callable[[Context], Measured], expected: Verdict = HOLDS
-    ) -> Claim:
-        return Claim(number, self.number, section, claim, how, expected, run)
+def claims_table(paper: str, *rows: Row | Claim) -> tuple[Claim, ...]:
+    """The claims of a source document, given by its number; those of its chapters may be claims already."""
+    return tuple(row if isinstance(row, Claim) else _claim(paper, *row) for row in rows)
+
+
+def _claim(
+    paper: str, number: int, section: str, claim: str, how: str, run: Callable[[Context], Measured], expected: Verdict = HOLDS
+) -> Claim:
+    return Claim(number, paper, section, claim, how, expected, run)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,15 +135,9 @@ class Result:
         return self.measured.verdict == self.claim.expected
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.claim.number,
-            "seed": self.claim.paper,  # the published key
-            "section": self.claim.section,
-            "claim": self.claim.claim,
-            "measured": self.measured.measured,
-            "verdict": self.measured.verdict,
-            "why": self.measured.why,
-        }
+        claim, measured = self.claim, self.measured
+        stated = {"number": claim.number, "seed": claim.paper, "section": claim.section, "claim": claim.claim}  # published keys
+        return {**stated, "measured": measured.measured, "verdict": measured.verdict, "why": measured.why}
 
 
 class Context:
@@ -204,6 +197,24 @@ def measure(claims: Iterable[Claim], context: Context, begin: Callable[[Claim], 
         begin(claim)
         results.append(Result(claim, claim.run(context)))
     return results
+
+
+def rows(*several: Iterable[Any]) -> list[dict[str, Any]]:
+    """The data behind a claim: the results of sweeps, which are dataclasses, one after the other."""
+    return [dataclasses.asdict(found) for results in several for found in results]
+
+
+def named_rows(column: str, several: Mapping[Any, Iterable[Any]]) -> list[dict[str, Any]]:
+    """The same, with a first column that has each sweep's name."""
+    return [{column: name, **row} for name, results in several.items() for row in rows(results)]
+
+
+def curves(
+    x: Sequence[float], measured: Mapping[str, Sequence[float]], printed: Mapping[str, Sequence[float]] | None = None
+) -> tuple[Series, ...]:
+    """Series over the same x, by label: those measured, then the document's own."""
+    drawn = [Series(label, x, y) for label, y in measured.items()]
+    return (*drawn, *(Series(label, x, y, from_document=True) for label, y in (printed or {}).items()))
 
 
 def totals(found: Iterable[Any], *fields: str) -> list[Any]:

@@ -18,7 +18,7 @@ from plainchant.cli.spark import MasterOption, RemoteOption, spark_for
 from plainchant.core.model import UsageError
 
 if TYPE_CHECKING:
-    from .claims import Claim, Result
+    from .claims import Result
 
 _STYLES = {"holds": "green", "holds with a remark": "yellow", "does not hold": "red", "open": "dim"}
 
@@ -62,7 +62,11 @@ def reproduce(
         check_drawing()
     with spark_for(master, remote, quick=quick) as spark, moving_line() as tell:
         context = Context(spark, quick=quick)
-        results = measure(chosen, context, lambda claim: tell(_begins(claim, chosen)))
+        results = measure(
+            chosen,
+            context,
+            lambda claim: tell(f"claim {claim.number} ({chosen.index(claim) + 1} of {len(chosen)}): {claim.claim}"),
+        )
     if out is not None:
         with staged(out) as directory:
             write(directory, name, results, quick=quick)
@@ -77,10 +81,6 @@ def reproduce(
         complain(f"claim {result.claim.number} {result.measured.verdict}, but {result.claim.expected!r} is on record")
     if news:
         raise typer.Exit(EXIT_UNEXPECTED)
-
-
-def _begins(claim: Claim, chosen: Sequence[Claim]) -> str:
-    return f"claim {claim.number} ({chosen.index(claim) + 1} of {len(chosen)}): {claim.claim}"
 
 
 def _tell(results: Sequence[Result], console: Console) -> None:

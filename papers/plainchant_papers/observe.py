@@ -7,6 +7,7 @@ changes nothing: host calls and packets pass through as they are, and the run is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow as pa
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import Batch, GroupId, Packet, ProcessId
 from plainchant.protocols.registry import Description, describe
-from plainchant.protocols.variants import AS_BUILT, Variant
+from plainchant.protocols.variants import AS_BUILT, Variant, Variants
 from plainchant.scenario.model import Scenario
 from plainchant.sim import Simulation, Summary
 from plainchant.trace import TraceBuffer
@@ -30,12 +31,21 @@ def trace_of(
     applications: Mapping[str, Any] | None = None,
     description: Description | None = None,
 ) -> tuple[Summary, pa.Table]:
-    """Runs a scenario, with the protocol or this variant of it: its summary and its trace. ``make`` replaces the protocol's
-    engine, ``description`` its whole protocol."""
+    """Runs a scenario: summary and trace. ``make`` replaces the protocol's engine, ``description`` its whole protocol."""
     trace = TraceBuffer()
     with variant.applied():
         summary = Simulation(scenario, trace=trace, make=make, applications=applications, description=description).run()
     return summary, trace.table()
+
+
+def constants(variants: Variants, *rules: tuple[str, type | ModuleType, str, object]) -> None:
+    """Adds variants of which a rule always gives the same answer: the name, where the rule is defined and as what, the answer."""
+
+    def always(answer: object) -> Callable[..., object]:
+        return lambda *_, **__: answer
+
+    for name, owner, attribute, answer in rules:
+        variants.replaces(name, owner, attribute)(always(answer))
 
 
 class Observer:
@@ -58,12 +68,7 @@ class Observer:
         """An engine delivers."""
 
     def run(
-        self,
-        scenario: Scenario,
-        variant: Variant = AS_BUILT,
-        make: Make | None = None,
-        *,
-        applications: Mapping[str, Any] | None = None,
+        self, scenario: Scenario, variant: Variant = AS_BUILT, make: Make | None = None, **more: Any
     ) -> tuple[Summary, pa.Table]:
         """:func:`trace_of` a scenario under observation."""
         inside = make if make is not None else describe(scenario.protocol).make
@@ -74,7 +79,7 @@ class Observer:
             self.hosts[host.me] = host
             return layer
 
-        return trace_of(scenario, variant, observed, applications=applications)
+        return trace_of(scenario, variant, observed, **more)
 
 
 class _Observed(Layer):

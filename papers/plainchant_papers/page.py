@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import html
 import importlib.util
 import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,7 +86,8 @@ def draw(figure: Figure) -> str:
         FigureCanvasSVG(canvas)
         axes = canvas.add_subplot()
         for number, series in _joined(figure.series):
-            look: dict[str, Any] = {"linestyle": "none" if _repeats(series.x) else "-", "marker": "o", "markersize": 4}
+            line = "-" if len(set(series.x)) == len(series.x) else "none"
+            look: dict[str, Any] = {"linestyle": line, "marker": "o", "markersize": 4}
             if figure.steps:
                 look = {"drawstyle": "steps-post", "linewidth": 2}
             if series.from_document:
@@ -129,10 +130,6 @@ def _joined(several: Sequence[Series]) -> list[tuple[int, Series]]:
     return list(found.values())
 
 
-def _repeats(values: Sequence[float]) -> bool:
-    return len(set(values)) < len(values)
-
-
 def _page(name: str, results: Sequence[Result], pictures: dict[str, str], quick: bool) -> Iterator[str]:
     count = Counter(result.measured.verdict for result in results)
     verdicts = ", ".join(f"{verdict}: {count[verdict]}" for verdict in VERDICTS if count[verdict] or verdict != OPEN)
@@ -144,10 +141,10 @@ def _page(name: str, results: Sequence[Result], pictures: dict[str, str], quick:
         claim, measured = result.claim, result.measured
         news = "" if result.as_expected else f" <strong>(on record: {claim.expected})</strong>"
         yield (
-            f"<tr id='claim-{claim.number}'><td>{claim.number}</td><td>{_text(claim.section)}</td>"
-            f"<td>{_text(claim.claim)}<br><span class='how'>{_text(claim.how)}</span></td><td>{_text(measured.measured)}</td>"
+            f"<tr id='claim-{claim.number}'><td>{claim.number}</td><td>{escape(claim.section)}</td>"
+            f"<td>{escape(claim.claim)}<br><span class='how'>{escape(claim.how)}</span></td><td>{escape(measured.measured)}</td>"
             f"<td><span class='verdict' style='color: {_COLOURS[measured.verdict]}'>{measured.verdict}</span>{news}: "
-            f"{_text(measured.why)}</td></tr>"
+            f"{escape(measured.why)}</td></tr>"
         )
     yield "</table>"
     for result in results:
@@ -160,12 +157,8 @@ def _page(name: str, results: Sequence[Result], pictures: dict[str, str], quick:
 
 
 def _table(table: Table, number: int) -> Iterator[str]:
-    yield f"<table class='numbers'>\n<caption>Claim {number}: {_text(table.title)}</caption>"
-    yield "<tr>" + "".join(f"<th>{_text(name)}</th>" for name in table.columns) + "</tr>"
+    yield f"<table class='numbers'>\n<caption>Claim {number}: {escape(table.title)}</caption>"
+    yield "<tr>" + "".join(f"<th>{escape(name)}</th>" for name in table.columns) + "</tr>"
     for row in table.rows:
-        yield "<tr>" + "".join(f"<td>{_text(str(value))}</td>" for value in row) + "</tr>"
+        yield "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row) + "</tr>"
     yield "</table>"
-
-
-def _text(words: str) -> str:
-    return html.escape(words)

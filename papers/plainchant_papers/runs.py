@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from plainchant.core.model import MS, Duration, GroupId, ProcessId
 from plainchant.lab.properties import verify
-from plainchant.scenario.model import Clock, Delay, Fault, Memory, Network, RandomFaults, Scenario, Workload
+from plainchant.scenario.model import Delay, Fault, Memory, Network, Scenario, Workload
 from plainchant.sim import Summary
 
 ONE_MILLISECOND: Final = Network(delay=Delay("constant", Duration(1 * MS)))
 
-Views = dict[tuple[ProcessId, GroupId], list[tuple[int, int, tuple[ProcessId, ...]]]]
+Given: TypeAlias = dict[str, Any]  # Keyword arguments of scenarios.
+Views: TypeAlias = dict[tuple[ProcessId, GroupId], list[tuple[int, int, tuple[ProcessId, ...]]]]
 """By process and group: the views that it installed, as (when, number, members)."""
 
 
@@ -34,45 +35,24 @@ def fault(kind: str, at: float, *, length: float = 0, **settings: Any) -> Fault:
     return Fault(kind=kind, at=milliseconds(at), length=milliseconds(length), **settings)
 
 
-def scenario(
-    protocol: str,
-    members: Sequence[str],
-    *workload: Workload,
-    length: float,
-    drain: float,
-    parameters: Mapping[str, Any],
-    groups: Mapping[str, tuple[str, ...]] | None = None,
-    later: Sequence[str] = (),
-    network: Network = ONE_MILLISECOND,
-    memory: Mapping[str, Any] | None = None,
-    clock: Sequence[Clock] = (),
-    faults: Sequence[Fault] = (),
-    random_faults: RandomFaults | None = None,
-    seed: int = 0,
-) -> Scenario:
-    """A scenario of this length, which may take up to ``drain`` to get quiet after that; 0: it is not drained."""
-    return Scenario(
-        protocol=protocol,
-        name="reproduce",
-        seed=seed,
-        members=tuple(members),
-        later=tuple(later),
-        groups=dict(groups or {}),
-        parameters=dict(parameters),
-        network=network,
-        memory=Memory(**(memory or {})),
-        clock=tuple(clock),
-        workload=workload,
-        fault=tuple(faults),
-        random=random_faults if random_faults is not None else RandomFaults(),
-        duration=milliseconds(length),
-        drain=milliseconds(drain),
-    )
+_FIELDS: Final = {"faults": "fault", "random_faults": "random", "seed": "seed", "groups": "groups", "network": "network"}
 
 
-# --- what runs and traces say ---------------------------------------------------------------------------------------
+def scenario(protocol: str, members: Sequence[str], *workload: Workload, length: float, drain: float, **given: Any) -> Scenario:
+    """A scenario of this length, which may take up to ``drain`` to get quiet after that; 0: it is not drained.
+
+    ``given`` are fields of the scenario (seed, groups, later, network, memory, clock, faults, random_faults) and parameters of
+    its protocol, by name.
+    """
+    fields: dict[str, Any] = {"network": ONE_MILLISECOND}
+    fields |= {field: given.pop(name) for name, field in _FIELDS.items() if name in given}
+    fields |= {name: tuple(given.pop(name, ())) for name in ("later", "clock")}
+    fields |= {"fault": tuple(fields.get("fault", ())), "memory": Memory(**given.pop("memory", {}))}
+    fields |= {"duration": milliseconds(length), "drain": milliseconds(drain), "parameters": given, "workload": workload}
+    return Scenario(protocol=protocol, name="reproduce", members=tuple(members), **fields)
 
 
+# What runs and traces say
 def came_to_rest(summary: Summary) -> bool:
     """Whether a run got quiet, or was not asked to."""
     return summary.quiet or not summary.drained

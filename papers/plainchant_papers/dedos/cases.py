@@ -49,8 +49,7 @@ def sender_buffer(variants: Sequence[str] = ()) -> Plan:
 
 
 def four_receivers(variants: Sequence[str] = ()) -> Plan:
-    """Second example: the message reaches the distributor's node only, where one of two receivers has read it; all mailboxes, the
-    distributor and the sender crash."""
+    """Second example: only one receiver, on the distributor's node, has read it; mailboxes, distributor and sender crash."""
     faults = [
         fault("cut", AT - 1, source="n1.r", target="n2.r", length=20), late("n1.b", AT - 2, 6), *boxes(CRASH),
         fault("crash", CRASH, process="n1.r"), fault("crash", CRASH, process="n2.s"),

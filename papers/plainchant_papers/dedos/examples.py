@@ -1,19 +1,17 @@
-"""Claims 97, 98, 99 and 102: the examples of 3.6.2, and appendix B's argument about a new distributor, each with the rule and
-without it."""
+"""Claims 97, 98, 99 and 102: the examples of 3.6.2, and appendix B on a new distributor, each with the rule and without it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 
-from ..claims import Context, Measured, judge
+from ..claims import Context, Measured, judge, rows
 from ..runs import rows_of
 from . import cases, variants
 from .metered import Run
 from .towns import Plan
 
-_ATTEMPTS = 3
-"""With so many seeds: operations take other times."""
+_ATTEMPTS = 3  # With so many seeds: operations take other times.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,12 +20,10 @@ class Outcome:
 
     label: str
     rule: bool
-    delivered: tuple[tuple[str, int], ...]
-    """How many messages each receiver has got."""
+    delivered: tuple[tuple[str, int], ...]  # How many messages each receiver has got.
     violated: tuple[str, ...]
     distributors: int
-    boxes: int
-    """Boxes that crashed."""
+    boxes: int  # Boxes that crashed.
 
     @property
     def is_good(self) -> bool:
@@ -40,24 +36,20 @@ def outcome_of(one: Plan) -> Outcome:
     counts = dict.fromkeys(receivers, 0)
     for row in rows_of(run.table, "deliver"):
         counts[row["process"]] += 1
-    started = sum(row["detail"].get("stage") == "start" for row in rows_of(run.table, "elect"))
     boxes = sum(fault.kind == "module" for fault in one.scenario.fault)
-    return Outcome(
-        one.label, not set(one.variants).intersection(variants.RULES), tuple(counts.items()), run.violated, started, boxes
-    )
+    rule = not set(one.variants).intersection(variants.RULES)
+    return Outcome(one.label, rule, tuple(counts.items()), run.violated, run.started, boxes)
 
 
 def both_ways(context: Context, build: Callable[..., Plan], rule: str) -> tuple[list[Outcome], list[Outcome]]:
     """Runs with the rule, and without it."""
-    seeds = range(context.of(1, _ATTEMPTS))
 
-    def sweep(present: bool) -> list[Outcome]:
-        one = build(() if present else (rule,))
-        return context.sweep(
-            outcome_of, [dataclasses.replace(one, scenario=dataclasses.replace(one.scenario, seed=seed)) for seed in seeds]
-        )
+    def sweep(*variants: str) -> list[Outcome]:
+        one = build(variants)
+        scenarios = [dataclasses.replace(one.scenario, seed=seed) for seed in range(context.of(1, _ATTEMPTS))]
+        return context.sweep(outcome_of, [dataclasses.replace(one, scenario=each) for each in scenarios])
 
-    return sweep(True), sweep(False)
+    return sweep(), sweep(rule)
 
 
 def _told(found: list[Outcome]) -> str:
@@ -84,7 +76,7 @@ def _judged(
         "messages that receivers get " + _told_both(with_rule, without, what),
         judge(holds=kept and not shown) if reverse else judge(holds=kept and shown),
         why,
-        [dataclasses.asdict(one) for one in (*with_rule, *without)],
+        rows(with_rule, without),
     )
 
 

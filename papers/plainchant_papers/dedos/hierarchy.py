@@ -19,8 +19,7 @@ from ..runs import fault, rows_of
 from .metered import Run
 from .towns import FORMED, LOADED, Plan, load, node, plan, town
 
-RATE: Final = 200.0
-"""Messages a second, of all senders together."""
+RATE: Final = 200.0  # Messages a second, of all senders together.
 ALIKE: Final[Mapping[str, Any]] = {
     "heartbeat": Duration(100 * MS), "quiet_after": Duration(100 * MS), "suspect_after": Duration(550 * MS),
     "patience": Duration(2000 * MS),
@@ -55,21 +54,14 @@ class Cost:
     nodes: int
     members: int
     messages: int
-    packets: float
-    """On the LAN, a message."""
-    idle: float
-    """Those of them that would be there without messages (presents, dummy messages, announcements), a second."""
+    packets: float  # On the LAN, a message.
+    idle: float  # Those of them that would be there without messages (presents, dummy messages, announcements), a second.
     bytes: float
-    lan_time: float
-    """µs a message."""
-    interrupts: float
-    """Packets that processes handle, a message."""
-    busiest: float
-    """Packets that the busiest process handles or sends, a message."""
-    operations: float
-    """On shared memory, a message."""
-    latency: float
-    """Mean of all deliveries, µs."""
+    lan_time: float  # µs a message.
+    interrupts: float  # Packets that processes handle, a message.
+    busiest: float  # Packets that the busiest process handles or sends, a message.
+    operations: float  # On shared memory, a message.
+    latency: float  # Mean of all deliveries, µs.
     worst: float
 
 
@@ -107,25 +99,17 @@ def costs(context: Context) -> list[Cost]:
     return sorted(context.sweep(cost_of, items), key=lambda cost: (cost.nodes, cost.members, cost.protocol))
 
 
+_COMPARED: Final = ("packets", "lan_time", "interrupts", "busiest", "latency")
+
+
 def ratios(found: Sequence[Cost], against: str = "sequencer") -> list[tuple[Any, ...]]:
     """For each installation: what the flat protocol needs, as a multiple of what the hierarchy needs."""
-    by = {(cost.nodes, cost.members, cost.protocol): cost for cost in found}
-    rows = []
-    for (nodes, members, protocol), ours in by.items():
-        flat = by.get((nodes, members, against))
-        if protocol == "dedos" and flat is not None:
-            rows.append(
-                (
-                    nodes,
-                    members,
-                    flat.packets / ours.packets,
-                    flat.lan_time / ours.lan_time,
-                    flat.interrupts / ours.interrupts,
-                    flat.busiest / ours.busiest,
-                    flat.latency / ours.latency,
-                )
-            )
-    return rows
+    flat = {(cost.nodes, cost.members): cost for cost in found if cost.protocol == against}
+    return [
+        (ours.nodes, ours.members, *(getattr(flat[ours.nodes, ours.members], name) / getattr(ours, name) for name in _COMPARED))
+        for ours in found
+        if ours.protocol == "dedos" and (ours.nodes, ours.members) in flat
+    ]
 
 
 def tables(found: Sequence[Cost]) -> tuple[Table, ...]:
@@ -168,8 +152,7 @@ def figures(found: Sequence[Cost]) -> tuple[Figure, ...]:
     return tuple(drawn)
 
 
-# --- recovery -------------------------------------------------------------------------------------------------------
-
+# Recovery
 CRASHES: Final = ("none", "receiver", "sender", "box", "relay", "distributor", "node", "distributor's node", "full history")
 """The last one is no crash: the distributor's history holds four messages, and more come before these are acknowledged."""
 FLAT_CRASHES: Final = ("none", "receiver", "sender", "distributor", "node", "distributor's node")
@@ -179,9 +162,8 @@ CRASHED_AT: Final = FORMED + 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crash:
-    """So many nodes with so many members each. The second process of the second node sends; the first process of each node is its
-    relay, that of the first node is the distributor, or the sequencer, and something crashes. Messages are sent for ``after`` ms
-    more."""
+    """Something crashes; messages are sent for ``after`` ms more. The second process of the second node sends. The first process
+    of each node is its relay; that of the first node is the distributor, or the sequencer."""
 
     protocol: str
     kind: str
@@ -189,8 +171,7 @@ class Crash:
     members: int = 4
     at: float = CRASHED_AT
     after: float = 900.0
-    every: float = 4.0
-    """From one message to the next, ms."""
+    every: float = 4.0  # From one message to the next, ms.
     seed: int = 0
 
     def plan(self) -> Plan:
@@ -229,19 +210,14 @@ class Recovery:
 
     protocol: str
     kind: str
-    usual: float
-    """The longest that a message took before the crash,"""
-    stall: float
-    """and after it."""
-    noticed: float
-    """From the crash until its victims are out of the group, at everybody; -1: nobody is out."""
-    distributors: int
-    """How many were started, the first one included."""
+    usual: float  # The longest that a message took before the crash,
+    stall: float  # and after it.
+    noticed: float  # From the crash until its victims are out of the group, at everybody; -1: nobody is out.
+    distributors: int  # How many were started, the first one included.
     violated: tuple[str, ...]
     nodes: int
     members: int
-    halted: int
-    """Processes that had to stop though nothing of theirs crashed."""
+    halted: int  # Processes that had to stop though nothing of theirs crashed.
 
 
 def recovery_of(one: Crash) -> Recovery:
@@ -251,11 +227,10 @@ def recovery_of(one: Crash) -> Recovery:
     changes = [row for row in rows_of(run.table, "state") if row["detail"].get("state") == "change"]
     changes += [row for row in rows_of(run.table, "view") if row["detail"].get("left")]
     gone = [row["true_time"] / MS - one.at for row in changes if row["true_time"] > one.at * MS]
-    started = sum(row["detail"].get("stage") == "start" for row in rows_of(run.table, "elect"))
     usual, stall = max(before) * US / MS, max(after) * US / MS
     halted = sum(end.state == "halted" for end in run.summary.processes.values())
     return Recovery(
-        one.protocol, one.kind, usual, stall, max(gone, default=-1.0), started, run.violated, one.nodes, one.members, halted
+        one.protocol, one.kind, usual, stall, max(gone, default=-1.0), run.started, run.violated, one.nodes, one.members, halted
     )
 
 
@@ -273,10 +248,8 @@ def recoveries(context: Context) -> list[Recovery]:
     return context.sweep(recovery_of, items)
 
 
-FELT: Final = ((2, 2), (2, 16), (8, 8), (32, 2))
-"""Nodes and members of the installations in which crashes are compared by size,"""
-FELT_KINDS: Final = ("receiver", "box", "relay", "distributor", "node", "distributor's node")
-"""and what crashes there."""
+FELT: Final = ((2, 2), (2, 16), (8, 8), (32, 2))  # Nodes and members of the installations in which crashes are compared by size,
+FELT_KINDS: Final = ("receiver", "box", "relay", "distributor", "node", "distributor's node")  # and what crashes there.
 
 
 def recoveries_by_size(context: Context) -> list[Recovery]:
@@ -310,20 +283,11 @@ def recovery_table(found: Sequence[Recovery]) -> Table:
     rows = []
     for protocol, kind in dict.fromkeys((one.protocol, one.kind) for one in found):
         mine = [one for one in found if (one.protocol, one.kind) == (protocol, kind)]
+        stalls = [one.stall for one in mine]
         noticed = [one.noticed for one in mine if one.noticed >= 0]
-        rows.append(
-            (
-                protocol,
-                kind,
-                len(mine),
-                f"{max(one.usual for one in mine):.2f}",
-                f"{mean(one.stall for one in mine):.1f}",
-                f"{max(one.stall for one in mine):.1f}",
-                f"{max(noticed):.0f}" if noticed else "-",
-            )
-        )
+        times = (f"{max(one.usual for one in mine):.2f}", f"{mean(stalls):.1f}", f"{max(stalls):.1f}")
+        rows.append((protocol, kind, len(mine), *times, f"{max(noticed):.0f}" if noticed else "-"))
     return Table(
         "what crashes, and how long it is felt: a message every 4 ms, 4 nodes with 4 members each (ms)",
-        ("protocol", "what crashes", "runs", "longest before", "longest after, mean", "longest after", "out of the group"),
-        rows,
-    )
+        ("protocol", "what crashes", "runs", "longest before", "longest after, mean", "longest after", "out of the group"), rows,
+    )  # fmt: skip

@@ -34,15 +34,13 @@ from typing import Any, Final
 from plainchant.core.model import MS, US, Duration
 from plainchant.scenario.model import Delay, Network
 
-from ..claims import Context, Figure, Series, Table
+from ..claims import Context, Figure, Table, curves
 from ..runs import rows_of
 from .metered import Run
 from .towns import FORMED, LOADED, Plan, frame_time, load, plan, town
 
-DELAY: Final = 100.0
-"""One way, µs: d. Frames take no time here, so that simulations of 1,000 nodes take minutes."""
-OPERATION: Final = 50.0
-"""The longest operation on shared memory, µs; they take half of it on average: o = 25."""
+DELAY: Final = 100.0  # One way, µs: d. Frames take no time here, so that simulations of 1,000 nodes take minutes.
+OPERATION: Final = 50.0  # The longest operation on shared memory, µs; they take half of it on average: o = 25.
 BOXES: Final = 2
 ACKNOWLEDGE: Final = 20.0
 RETRY: Final = 30.0
@@ -50,8 +48,7 @@ SIZE: Final = 64
 _SENDERS: Final = 30
 BYTES: Final[Mapping[str, int]] = {"McRequest": 127, "Multicast": 113, "AcksOnly": 42, "Present": 52}
 """Of packets with one message of that size each, with names as in these runs; of a present, without the names of members."""
-_NAME: Final = 10
-"""Bytes of a name in a present, which has those of all networked processes of its node."""
+_NAME: Final = 10  # Bytes of a name in a present, which has those of all networked processes of its node.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,20 +93,14 @@ class Estimate:
     """What the model says, or a simulation; a second."""
 
     requests: float
-    multicasts: float
-    """Reminders included."""
+    multicasts: float  # Reminders included.
     acknowledgements: float
     presents: float
-    repeats: float
-    """Requests for retransmissions, and retransmissions."""
-    latency: float
-    """Mean, µs."""
-    relay: float
-    """Packets that a relay sends and handles."""
-    distributor: float
-    """Packets that the relay with the distributor sends and handles."""
-    lan: float
-    """Share of the time for which an Ethernet of 100 Mbit/s is occupied."""
+    repeats: float  # Requests for retransmissions, and retransmissions.
+    latency: float  # Mean, µs.
+    relay: float  # Packets that a relay sends and handles.
+    distributor: float  # Packets that the relay with the distributor sends and handles.
+    lan: float  # Share of the time for which an Ethernet of 100 Mbit/s is occupied.
 
     @property
     def packets(self) -> float:
@@ -209,52 +200,27 @@ def checked(context: Context) -> tuple[str, list[dict[str, Any]], tuple[Table, .
     )
     # The messages that were drawn are not exactly as many as asked for: the model is told how many there were.
     models = [model(dataclasses.replace(one.installation, rate=one.rate)) for one in found]
-    pairs = list(zip(models, found, strict=True))
-    packets = max(abs(est.packets / one.simulated.packets - 1) for est, one in pairs)
-    whole = [(est, one) for est, one in pairs if not one.installation.loss]
-    latency = max(abs(est.latency / one.simulated.latency - 1) for est, one in whole)
-    largest = max(found, key=lambda one: one.installation.nodes)
+    trios = [(one.installation, est, one.simulated) for one, est in zip(found, models, strict=True)]
+    packets = max(abs(est.packets / real.packets - 1) for _, est, real in trios)
+    latency = max(abs(est.latency / real.latency - 1) for size, est, real in trios if not size.loss)
     text = (
         f"The model of a larger installation is within {packets:.0%} of the packets of {len(found)} simulations, with up to "
-        f"{largest.installation.nodes:,} nodes, and where nothing is lost within {latency:.0%} of the mean latency"
+        f"{max(size.nodes for size, _, _ in trios):,} nodes, and where nothing is lost within {latency:.0%} of the mean latency"
     )
-    rows = []
-    for est, one in pairs:
-        size = one.installation
-        rows.append(
-            (
-                size.nodes,
-                size.members,
-                size.groups,
-                one.sent,
-                f"{size.loss:.0%}",
-                f"{size.present_every:g}",
-                *(f"{_shown(getattr(est, name), name)} / {_shown(getattr(one.simulated, name), name)}" for name in FIELDS),
-                f"{est.packets / one.simulated.packets - 1:+.0%}",
-            )
-        )
-    table = Table(
-        "model / simulation, a second (latency in µs; LAN: share of 100 Mbit/s)",
-        ("nodes", "members a node", "groups", "messages", "loss", "present every (ms)", *FIELDS, "error of all packets"),
-        rows,
-    )
-    plain = [
-        (est, one) for est, one in pairs
-        if (one.installation.rate, one.installation.members, one.installation.groups) == (10, 1, 1) or context.quick
-    ]  # fmt: skip
-    figure = Figure(
-        "installation", "packets a second on the LAN, 10 messages/s", "nodes", "packets/s",
-        (
-            Series("simulated", [one.installation.nodes for _, one in plain], [one.simulated.packets for _, one in plain]),
-            Series("model", [one.installation.nodes for _, one in plain], [est.packets for est, _ in plain], True),
-        ),
-        log_x=True, log_y=True,
-    )  # fmt: skip
-    data = [
-        {**dataclasses.asdict(one.installation), **{f"simulated_{name}": getattr(one.simulated, name) for name in FIELDS},
-         **{f"model_{name}": getattr(est, name) for name in FIELDS}}
-        for est, one in pairs
-    ]  # fmt: skip
+    cells, data = [], []
+    for one, (size, est, real) in zip(found, trios, strict=True):
+        both = [f"{_shown(getattr(est, name), name)} / {_shown(getattr(real, name), name)}" for name in FIELDS]
+        kind = (size.nodes, size.members, size.groups, one.sent, f"{size.loss:.0%}", f"{size.present_every:g}")
+        cells.append((*kind, *both, f"{est.packets / real.packets - 1:+.0%}"))
+        values = {f"{who}_{name}": getattr(what, name) for who, what in (("simulated", real), ("model", est)) for name in FIELDS}
+        data.append({**dataclasses.asdict(size), **values})
+    columns = ("nodes", "members a node", "groups", "messages", "loss", "present every (ms)", *FIELDS, "error of all packets")
+    table = Table("model / simulation, a second (latency in µs; LAN: share of 100 Mbit/s)", columns, cells)
+    plain = [each for each in trios if (each[0].rate, each[0].members, each[0].groups) == (10, 1, 1) or context.quick]
+    lines = ({"simulated": [real.packets for _, _, real in plain]}, {"model": [est.packets for _, est, _ in plain]})
+    series = curves([size.nodes for size, _, _ in plain], *lines)
+    title = "packets a second on the LAN, 10 messages/s"
+    figure = Figure("installation", title, "nodes", "packets/s", series, log_x=True, log_y=True)
     return text, data, (table, outlook()), (figure,)
 
 

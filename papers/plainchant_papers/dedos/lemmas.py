@@ -1,5 +1,4 @@
-"""Claims 96, 100 and 101: the invariants of 3.6.2 and the lemmas of appendices B and C, asked after every operation on shared
-memory, in runs with failures at drawn moments."""
+"""Claims 96, 100 and 101: the invariants of 3.6.2 and the lemmas of appendices B and C, asked after every operation."""
 
 from __future__ import annotations
 
@@ -153,29 +152,20 @@ def invariants(context: Context) -> Measured:
         "box, and one with a lower number was read by nobody, until the relay has asked for that. So the next number to ask for "
         "is not the highest plus one",
         _rows(found),
-        tables=(_table(found, {name: "3.6.2" for name in INVARIANTS}),),
+        tables=(_table(found, dict.fromkeys(INVARIANTS, "3.6.2")),),
     )
+
+
+def _appendix(found: Sequence[Asked], lemmas: Mapping[str, str], why: str) -> Measured:
+    text, clean, all_asked = _told(found, tuple(lemmas))
+    return Measured(text, judge(holds=clean and all_asked), why, _rows(found), tables=(_table(found, lemmas),))
 
 
 def appendix_b(context: Context) -> Measured:
-    found = context.once("dedos between", _runs_between)
-    text, clean, all_asked = _told(found, tuple(LEMMAS_B))
-    return Measured(
-        text,
-        judge(holds=clean and all_asked),
-        "asked after every operation of anybody, B.2 also during recoveries; with the rules of the protocol as we run it",
-        _rows(found),
-        tables=(_table(found, LEMMAS_B),),
-    )
+    why = "asked after every operation of anybody, B.2 also during recoveries; with the rules of the protocol as we run it"
+    return _appendix(context.once("dedos between", _runs_between), LEMMAS_B, why)
 
 
 def appendix_c(context: Context) -> Measured:
-    found = context.once("dedos within", _runs_within)
-    text, clean, all_asked = _told(found, tuple(LEMMAS_C))
-    return Measured(
-        text,
-        judge(holds=clean and all_asked),
-        "within a node, with the errors of the printed procedures corrected (docs/errata.md)",
-        _rows(found),
-        tables=(_table(found, LEMMAS_C),),
-    )
+    why = "within a node, with the errors of the printed procedures corrected (docs/errata.md)"
+    return _appendix(context.once("dedos within", _runs_within), LEMMAS_C, why)

@@ -9,18 +9,15 @@ from typing import Final
 from plainchant.core.model import MS, US, Duration
 from plainchant.scenario.model import Delay, Network
 
-from ..claims import Context, Measured, judge
+from ..claims import Context, Measured, judge, rows
 from ..runs import fault, rows_of
 from . import variants
 from .metered import Run
 from .towns import LOADED, Plan, load, node, plan, town
 
-# --- 107: nodes -------------------------------------------------------------------------------------------------------
-
-DELTA: Final = 50.0
-"""The longest time that a broadcast takes, ms."""
-ROUND: Final = 100.0
-"""From one present to the next: pi."""
+# 107: nodes
+DELTA: Final = 50.0  # The longest time that a broadcast takes, ms.
+ROUND: Final = 100.0  # From one present to the next: pi.
 
 
 def changing(seed: int) -> Plan:
@@ -45,14 +42,10 @@ class Noticed:
     """When all were told; ms."""
 
     seed: int
-    joined: tuple[float, ...]
-    """From the new-group message until each of the others knows the new node."""
-    gone: tuple[float, ...]
-    """From the round in which the crashed node was silent until each of the others knows."""
-    late: tuple[float, ...]
-    """From the crash itself."""
-    others: int
-    """How many there are to be told of each."""
+    joined: tuple[float, ...]  # From the new-group message until each of the others knows the new node.
+    gone: tuple[float, ...]  # From the round in which the crashed node was silent until each of the others knows.
+    late: tuple[float, ...]  # From the crash itself.
+    others: int  # How many there are to be told of each.
 
 
 def noticed_of(one: Plan) -> Noticed:
@@ -96,9 +89,7 @@ def nodes(context: Context) -> Measured:
     )
 
 
-# --- 108: no order between groups -------------------------------------------------------------------------------------
-
-
+# 108: no order between groups
 def two_groups(seed: int) -> Plan:
     """Two groups with the same two members, whose distributors are on different nodes or not."""
     names = ("n0001.p01", "n0002.p01")
@@ -114,12 +105,9 @@ class Interleaving:
 
     seed: int
     messages: int
-    same_within: bool
-    """In each group in the same order,"""
-    same_between: bool
-    """and the groups interleaved in the same way."""
-    example: str
-    """Where they first differ."""
+    same_within: bool  # In each group in the same order,
+    same_between: bool  # and the groups interleaved in the same way.
+    example: str  # Where they first differ.
     violated: tuple[str, ...]
 
 
@@ -152,5 +140,5 @@ def between_groups(context: Context) -> Measured:
         judge(holds=clean and bool(different)),
         "each group has its own numbers and its own distributor, and nothing compares them; who wants one order over groups "
         "takes newtop",
-        [dataclasses.asdict(one) for one in found],
+        rows(found),
     )

@@ -38,20 +38,13 @@ class Meter:
 
     def __init__(self, one: Plan) -> None:
         self.one = one
-        self.packets: Counter[str] = Counter()
-        """On the LAN, by kind."""
-        self.bytes: Counter[str] = Counter()
-        """Theirs, by kind, without headers."""
-        self.lan_time = 0.0
-        """How long the LAN was occupied, µs."""
-        self.interrupts: Counter[str] = Counter()
-        """Packets from other nodes that processes handled, by process."""
-        self.sent: Counter[str] = Counter()
-        """Packets to other nodes, by process."""
-        self.operations: Counter[str] = Counter()
-        """On shared memory, by name."""
-        self.hails: dict[str, int] = {}
-        """When each node has asked for a new group, the first time."""
+        self.packets: Counter[str] = Counter()  # On the LAN, by kind.
+        self.bytes: Counter[str] = Counter()  # Theirs, by kind, without headers.
+        self.lan_time = 0.0  # How long the LAN was occupied, µs.
+        self.interrupts: Counter[str] = Counter()  # Packets from other nodes that processes handled, by process.
+        self.sent: Counter[str] = Counter()  # Packets to other nodes, by process.
+        self.operations: Counter[str] = Counter()  # On shared memory, by name.
+        self.hails: dict[str, int] = {}  # When each node has asked for a new group, the first time.
         self._codec = Codec(describe(one.scenario.protocol).packets)
         self._broadcast = one.scenario.network.broadcast
 
@@ -109,8 +102,7 @@ class Run:
     def __init__(self, one: Plan) -> None:
         self.one = one
         self.meter = Meter(one)
-        self.engines: dict[ProcessId, Any] = {}
-        """What each process ran."""
+        self.engines: dict[ProcessId, Any] = {}  # What each process ran.
         self.lemmas = Lemmas()
         trace = TraceBuffer()
         seats = {f"{process} seat": 0.0 for process in one.seated}
@@ -153,6 +145,11 @@ class Run:
         ]
         rows.sort(key=lambda row: int(row["true_time"]))
         return {row["detail"]["node"]: row["detail"]["relay"] for row in rows}
+
+    @property
+    def started(self) -> int:
+        """How many distributors were started, the first one included."""
+        return sum(row["detail"].get("stage") == "start" for row in rows_of(self.table, "elect"))
 
     def distributor(self, group: str = "g") -> ProcessId:
         """The last one that was started."""

@@ -6,26 +6,23 @@ A :class:`Plan` is a scenario that can travel to a task, with what is counted an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from plainchant.core.model import MS, SECOND, US, Duration, ProcessId
-from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
+from plainchant.scenario.model import Delay, Network, Scenario, Workload
 
 from ..runs import milliseconds, scenario
 
 BANDWIDTH: Final = 100_000_000
-HEADER: Final = 66
-"""Bytes that a packet adds on the wire: UDP and IP 28, an Ethernet frame with preamble and gap 38."""
-SMALLEST: Final = 84
-"""Bytes of the smallest Ethernet frame, with preamble and gap."""
+HEADER: Final = 66  # Bytes that a packet adds on the wire: UDP and IP 28, an Ethernet frame with preamble and gap 38.
+SMALLEST: Final = 84  # Bytes of the smallest Ethernet frame, with preamble and gap.
 LAN: Final = Network(
     delay=Delay("constant", Duration(100 * US)), bandwidth=BANDWIDTH, shared=True, header=HEADER, minimum_frame=SMALLEST
 )
 LOADED: Final = 300.0
 """By then every group here has formed (ms): senders may begin. All of them send their first message at once."""
-FORMED: Final = 700.0
-"""By then that is over: counting may begin."""
+FORMED: Final = 700.0  # By then that is over: counting may begin.
 
 
 def town(nodes: int, members: int) -> tuple[str, ...]:
@@ -46,27 +43,24 @@ def frame_time(size: int) -> float:
     return max(size + HEADER, SMALLEST) * 8 * SECOND / BANDWIDTH / US
 
 
-# --- what is run ----------------------------------------------------------------------------------------------------
-
-
+# What is run
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """A run that can travel to a task."""
 
     scenario: Scenario
-    variants: tuple[str, ...] = ()
-    """By name: the rules that are taken out, and other choices (``variants``)."""
-    begin: int = 0
-    """The window in which is counted, ns;"""
+    variants: tuple[str, ...] = ()  # By name: the rules that are taken out, and other choices (``variants``).
+    begin: int = 0  # The window in which is counted, ns;
     end: int = 1 << 62
-    lemmas: bool = False
-    """Whether the paper's invariants are asked."""
-    handled: tuple[str, ...] = ()
-    """Whose incoming packets are counted; none given: everybody's. It takes time with many nodes."""
+    lemmas: bool = False  # Whether the paper's invariants are asked.
+    handled: tuple[str, ...] = ()  # Whose incoming packets are counted; none given: everybody's. It takes time with many nodes.
     seated: tuple[str, ...] = ()
     """Processes that take their seats before the others of their nodes, and so are the relays there. Without it the durations
     of operations decide which networked process of a node is its relay."""
     label: str = ""
+
+
+_OF_PLAN: Final = ("variants", "lemmas", "handled", "seated", "label")
 
 
 def plan(
@@ -74,29 +68,17 @@ def plan(
     *workload: Workload,
     length: float,
     drain: float = 20_000,
-    variants: Sequence[str] = (),
-    groups: Mapping[str, tuple[str, ...]] | None = None,
-    later: Sequence[str] = (),
-    network: Network = LAN,
-    memory: Mapping[str, Any] | None = None,
-    faults: Sequence[Fault] = (),
-    random_faults: RandomFaults | None = None,
-    counted: tuple[float, float] | None = None,
-    seed: int = 0,
     protocol: str = "dedos",
-    lemmas: bool = False,
-    handled: Sequence[str] = (),
-    seated: Sequence[str] = (),
-    label: str = "",
-    **parameters: Any,
+    network: Network = LAN,
+    counted: tuple[float, float] | None = None,
+    **given: Any,
 ) -> Plan:
-    """A group of these processes, or several; ``counted`` is from when to when packets and operations are. Times in ms."""
-    planned = scenario(
-        protocol, members, *workload, length=length, drain=drain, parameters=parameters, groups=groups, later=later,
-        network=network, memory=memory, faults=faults, random_faults=random_faults, seed=seed,
-    )  # fmt: skip
-    begin, end = (0, 1 << 62) if counted is None else (round(counted[0] * MS), round(counted[1] * MS))
-    return Plan(planned, tuple(variants), begin, end, lemmas, tuple(handled), tuple(seated), label)
+    """A group of these processes, or several; ``counted`` is from when to when packets and operations are. Times in ms. ``given``
+    are fields of :class:`Plan` and what :func:`..runs.scenario` takes."""
+    fields: dict[str, Any] = {name: given.pop(name) for name in _OF_PLAN if name in given}
+    if counted is not None:
+        fields |= {"begin": round(counted[0] * MS), "end": round(counted[1] * MS)}
+    return Plan(scenario(protocol, members, *workload, length=length, drain=drain, network=network, **given), **fields)
 
 
 def load(

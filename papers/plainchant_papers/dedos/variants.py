@@ -26,9 +26,45 @@ from plainchant.protocols.dedos.ports import Ports
 from plainchant.protocols.dedos.relay import Relay
 from plainchant.protocols.variants import Variant, Variants
 
-RULES: Final = Variants()
-"""By the name of the rule that is taken out."""
+from ..observe import constants
+
+RULES: Final = Variants()  # By the name of the rule that is taken out.
 CHOICES: Final = Variants()
+
+# The rules as they are built, for variants that change only a part of them.
+_RESTORE = boxes.restore
+_SET_PRESENT = boxes.set_present
+_BE_PRESENT = steps.be_present
+_NAP = Member._nap
+_READ_ONCE = Intra._read_once
+_START_RECOVERY = steps.start_recovery
+_IN_SPARE_BOX = Intra._in_spare_box
+_SPARES = Intra._spares
+_PUT_OFF = Relay._put_off
+_MISSING = Relay._missing
+_FORGET = Relay._forget
+_COUNT_ACKED = relay_steps.count_acked
+_CONNECT = Ports.connect
+_NODES_CHANGED = Dedos._nodes_changed
+
+constants(
+    RULES,
+    ("restore_flags", boxes, "accepts_new", True), ("restore_flags", steps, "accepts_new", True),
+    # What was read or sent is in the mailbox alone.
+    ("restore_buffers", Member, "_keep", None), ("restore_buffers", Intra, "_keep", None),
+    ("senders_keep", Intra, "_keep_sent", None),
+    ("own_flag", Intra, "_flag", 0),
+    ("skip_when_restored", Intra, "_may_read", True),
+    ("joiner_keeps", Member, "_earlier", ()),
+    ("duplicates", Distributor, "_is_numbered", False),
+    ("tail", Distributor, "_repeat_last", None),  # What was lost at the end stays lost.
+    ("epochs", Relay, "_listens_to", True), ("epochs", Relay, "_refuses", False),
+    # A node that was taken for crashed goes on.
+    ("fencing", Distributor, "_must_halt", False), ("fencing", Distributor, "_went_along", True),
+    ("fencing", Distributor, "estranged", None), ("fencing", Nodes, "_has_returned", False),
+    ("only_up_to_date", Distributor, "_has_caught_up", True),
+    ("late_sender", Relay, "_stores_for_gone", False),
+)  # fmt: skip
 
 
 def variant(*names: str) -> Variant:
@@ -41,9 +77,7 @@ def without(rules: Mapping[str, bool]) -> Variant:
     return RULES.together(*(name for name, is_kept in rules.items() if not is_kept))
 
 
-# --- within a node ------------------------------------------------------------------------------------------------------
-
-
+# Within a node
 @RULES.replaces("reserve", Member, "_is_element_left")
 def _any_element(self: Member, copy: Copy, waiting: int) -> bool:
     return len(tuple(copy.entries())) < self.parameters.elements
@@ -52,19 +86,6 @@ def _any_element(self: Member, copy: Copy, waiting: int) -> bool:
 @RULES.replaces("reserve", Relay, "_is_full")
 def _nothing_reserved(self: Relay, copy: Copy, number: int) -> bool:
     return len(tuple(copy.entries())) >= self.parameters.elements
-
-
-@RULES.replaces("restore_flags", boxes, "accepts_new")
-@RULES.replaces("restore_flags", steps, "accepts_new")
-def _always_accepts(copy: Copy) -> bool:
-    return True
-
-
-@RULES.replaces("restore_buffers", Member, "_keep")
-@RULES.replaces("restore_buffers", Intra, "_keep")
-@RULES.replaces("senders_keep", Intra, "_keep_sent")
-def _keeps_nothing(self: Member | Intra, number: int, element: Element) -> None:
-    """What was read or sent is in the mailbox alone."""
 
 
 @RULES.replaces("own_flag", boxes, "restore")
@@ -77,19 +98,9 @@ def _present_without_flags(copy: Copy, place: int, last: int, oldest: int) -> He
     return _SET_PRESENT(copy, place, 0, oldest)
 
 
-@RULES.replaces("own_flag", Intra, "_flag")
-def _no_flag(self: Intra, number: int) -> int:
-    return 0
-
-
 @RULES.replaces("own_flag", steps, "be_present")
 def _present_within_without_flags(copy: Copy, place: int, last: int) -> Header:
     return _BE_PRESENT(copy, place, 0)
-
-
-_RESTORE = boxes.restore
-_SET_PRESENT = boxes.set_present
-_BE_PRESENT = steps.be_present
 
 
 @RULES.replaces("all_boxes", Box, "stores_into")
@@ -106,18 +117,12 @@ def _naps_for_ever(self: Member, soon: bool) -> Nap:
     return Nap(latest, latest, self.group)
 
 
-_NAP = Member._nap
-
-
 @RULES.replaces("idle_recovery", Intra, "_read_once")
 def _idle_while_pressed(self: Intra, news: bool) -> Generator[Request, Any, bool]:
     if self.pressed:
         yield self._nap()
         return news
     return (yield from _READ_ONCE(self, news))
-
-
-_READ_ONCE = Intra._read_once
 
 
 @RULES.replaces("leave_restores", Member, "_restore_into_spares")
@@ -152,21 +157,6 @@ def _present_anew(copy: Copy, place: int, last: int) -> Header:
     return copy.header()
 
 
-_START_RECOVERY = steps.start_recovery
-
-
-@RULES.replaces("skip_when_restored", Intra, "_may_read")
-def _skips_at_once(self: Intra, number: int, last: int, present: bool) -> bool:
-    return True
-
-
-@RULES.replaces("joiner_keeps", Member, "_earlier")
-def _nothing_earlier(
-    self: Member, copy: Copy, connection: Connection, there: dict[int, tuple[int, Entry]]
-) -> tuple[tuple[int, Element], ...]:
-    return ()
-
-
 @RULES.replaces("joiner_keeps", Intra, "_earlier")
 def _nothing_earlier_within(self: Intra, copy: Copy) -> list[tuple[int, Element]]:
     return []
@@ -182,15 +172,9 @@ def _present_in_spares(self: Intra) -> Connection:
     return boxes.changed(_IN_SPARE_BOX(self), present=True)
 
 
-_IN_SPARE_BOX = Intra._in_spare_box
-
-
 @RULES.replaces("leave_ascending", Intra, "_spares")
 def _last_box_first(self: Intra) -> list[int]:
     return _SPARES(self)[::-1]
-
-
-_SPARES = Intra._spares
 
 
 @RULES.replaces("wait_for_all", Relay, "_removable")
@@ -204,12 +188,7 @@ def _beyond_gaps(copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, n
     return max(done, default=oldest - 1)
 
 
-# --- between nodes ------------------------------------------------------------------------------------------------------
-
-
-@RULES.replaces("duplicates", Distributor, "_is_numbered")
-def _never_numbered(self: Distributor, sender: ProcessId, number: int) -> bool:
-    return False
+# Between nodes
 
 
 @RULES.replaces("duplicates", Distributor, "_next_of")
@@ -264,23 +243,10 @@ def _forget_dropped(self: Relay) -> None:
     _dropped(self).clear()
 
 
-_PUT_OFF = Relay._put_off
-_MISSING = Relay._missing
-_FORGET = Relay._forget
-
-
 @RULES.replaces("senderless_acks", relay_steps, "count_acked")
 def _receivers_only(copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
     has_receivers = any(connection.entry and not connection.only_sends for _, connection in copy.connections())
     return _COUNT_ACKED(copy, there, oldest, next_) if has_receivers else oldest - 1
-
-
-_COUNT_ACKED = relay_steps.count_acked
-
-
-@RULES.replaces("tail", Distributor, "_repeat_last")
-def _says_it_once(self: Distributor) -> None:
-    """What was lost at the end stays lost."""
 
 
 @RULES.replaces("load_unread", Distributor, "_read_by_all")
@@ -293,50 +259,12 @@ def _one_answer(self: Distributor) -> bool:
     return not self.held and bool(self._unheard())
 
 
-@RULES.replaces("epochs", Relay, "_listens_to")
-def _any_epoch(self: Relay, epoch: int) -> bool:
-    return True
-
-
-@RULES.replaces("epochs", Relay, "_refuses")
-@RULES.replaces("fencing", Distributor, "_must_halt")
-def _never(self: Relay | Distributor, about: Any) -> bool:
-    return False
-
-
-@RULES.replaces("fencing", Distributor, "_went_along")
-def _all_went_along(self: Distributor, held: Held, line: int) -> bool:
-    return True
-
-
-@RULES.replaces("fencing", Distributor, "estranged")
-def _not_told(self: Distributor, node: str, relay: ProcessId) -> None:
-    """A node that was taken for crashed goes on."""
-
-
-@RULES.replaces("fencing", Nodes, "_has_returned")
-def _never_returned(self: Nodes, node: str, life: int) -> bool:
-    return False
-
-
-@RULES.replaces("only_up_to_date", Distributor, "_has_caught_up")
-def _whatever_it_says(self: Distributor, packet: Said) -> bool:
-    return True
-
-
 @RULES.replaces("rebuild_order", Distributor, "_expect")
 def _expects_anything(self: Distributor, floors: dict[ProcessId, int]) -> None:
     self.expected = {}
 
 
-@RULES.replaces("late_sender", Relay, "_stores_for_gone")
-def _drops_it(self: Relay, is_active: bool) -> bool:
-    return False
-
-
-# --- other choices ------------------------------------------------------------------------------------------------------
-
-
+# Other choices
 @CHOICES.replaces("one distributor", Dedos, "_choose")
 def _first_node(self: Dedos, group: str, relay: Any, tried: ProcessId) -> ProcessId:
     """The first node distributes all groups, however much it has to do."""
@@ -351,18 +279,12 @@ def _tight(self: Ports, group: str, layout: Layout) -> Generator[Request, Any, P
     return (yield from _CONNECT(self, group, Layout(layout.copies, layout.places, slots, layout.room)))
 
 
-_CONNECT = Ports.connect
-
-
 @CHOICES.replaces("told", Dedos, "_nodes_changed")
 def _writes_down(self: Dedos, event: NodesEvent) -> None:
     """Not another choice: the process writes down what it is told of nodes, for :func:`told`."""
     where = event.node if isinstance(event, Gone) else event.state.node if isinstance(event, Appeared) else ""
     vars(self).setdefault("told", []).append((self.host.now, type(event).__name__, where))
     _NODES_CHANGED(self, event)
-
-
-_NODES_CHANGED = Dedos._nodes_changed
 
 
 def told(engine: Dedos) -> list[tuple[int, str, str]]:

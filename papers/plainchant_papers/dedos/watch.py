@@ -17,20 +17,16 @@ from plainchant.protocols.dedos import invariants
 from plainchant.sim.host import SimHost
 from plainchant.sim.memory import SimMemory
 
-Answers = Iterator[tuple[str, list[str]]]
-"""The name of each question, and what is wrong."""
+Answers = Iterator[tuple[str, list[str]]]  # The name of each question, and what is wrong.
 
 
 class Lemmas:
     """The ``watch`` of a simulation, within a node or between nodes. It stops asking when something is wrong."""
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
-        """How often each question was asked."""
-        self.broken: list[str] = []
-        """What was wrong: the question, and a sentence."""
-        self.holes = 0
-        """How often the numbers in a mailbox had a gap. A gap is no error if a box has crashed."""
+        self.asked: Counter[str] = Counter()  # How often each question was asked.
+        self.broken: list[str] = []  # What was wrong: the question, and a sentence.
+        self.holes = 0  # How often the numbers in a mailbox had a gap. A gap is no error if a box has crashed.
         self._hosts: dict[ProcessId, SimHost] = {}
 
     def __call__(self, host: SimHost, request: Operate, memory: SimMemory) -> None:

@@ -1,5 +1,4 @@
-"""Claims 83, 84, 86 and 88 (3.4.1): what the first protocol does not tolerate, how many failures the second does, and how long X
-has to be."""
+"""Claims 83, 84, 86 and 88 (3.4.1): failures that the first protocol does not tolerate, how many the second does, and X."""
 
 from __future__ import annotations
 
@@ -10,45 +9,18 @@ from typing import Final
 from plainchant.core.model import US
 from plainchant.sim.scripted import Script
 
-from ..claims import Context, Figure, Measured, Series, Table, judge
-from .scripted import (
-    AS_BUILT,
-    DECIDE,
-    FLAG,
-    POLL,
-    PROTOCOLS,
-    SKEW,
-    WORDS,
-    WRITE,
-    Found,
-    Plan,
-    Rules,
-    fault,
-    found_of,
-    message,
-    modules,
-    plan,
-    times,
-)
-
-# --- 83: an early receiver --------------------------------------------------------------------------------------------
+from ..claims import Context, Figure, Measured, Table, curves, judge, rows
+from ..runs import Given
+from .scripted import AS_BUILT, PROTOCOLS, QUIETLY, WORDS, Found, Plan, Rules, fault, found_of, message, modules, plan, times
+from .timing import DECIDE, FLAG, POLL, SKEW, WRITE
 
 
+# 83: an early receiver
 def early_receiver(tolerate: str, ahead: float) -> Plan:
-    """Three senders, which take all the time that they have, one after the other; the clock of one receiver is ahead, and it
-    looks often."""
+    """Three senders, one after the other, take all their time; the clock of one receiver is ahead, and it looks often."""
     sends = [message(name, 5010 + 2000 * number) for number, name in enumerate("stu")]
-    return plan(
-        "s t u a b c",
-        *sends,
-        script=Script(usual=1),
-        tolerate=tolerate,
-        senders=("s", "t", "u"),
-        clocks={"a": ahead},
-        poll=30,
-        label=f"{WORDS[tolerate]} protocol, ahead by {ahead:g}",
-        memory={"operations": False},
-    )
+    given: Given = {"tolerate": tolerate, "senders": tuple("stu"), "clocks": {"a": ahead}, "poll": 30, "memory": QUIETLY}
+    return plan("s t u a b c", *sends, usual=1, label=f"{WORDS[tolerate]} protocol, ahead by {ahead:g}", **given)
 
 
 def early(context: Context) -> Measured:
@@ -60,14 +32,15 @@ def early(context: Context) -> Measured:
         for ahead, run in zip(aheads, runs["crash"], strict=True)
         if not run.delivered.get("b") and not run.delivered.get("c")
     ]
+    everything = {("s", 1), ("t", 1), ("u", 1)}
     survived = all(
-        set(run.delivered["b"]) == set(run.delivered["c"]) == {("s", 1), ("t", 1), ("u", 1)}
-        and not run.accused
-        and not run.violated
+        set(run.delivered["b"]) == set(run.delivered["c"]) == everything and not run.accused and not run.violated
         for run in runs["timing"]
     )
     within = heard["crash"][aheads.index(4)] == 3
     least = min((ahead for ahead, _ in blocked), default=0)
+    title = "three intact senders and a receiver whose clock is ahead (e = 4 µs)"
+    series = curves(aheads, {f"{WORDS[tolerate]} protocol": counts for tolerate, counts in heard.items()})
     return Measured(
         f"three intact senders, one of three receivers with a clock that is ahead: of the first protocol all three messages are "
         f"rejected by everybody if it is ahead by {least} µs or more ({len(blocked)} of {len(aheads)} runs), and all are "
@@ -76,48 +49,23 @@ def early(context: Context) -> Measured:
         judge(holds=bool(blocked) and within and survived and all(accused == 3 for _, accused in blocked)),
         "its decision is in the decision field, and everybody follows it; a quorum has somebody in it who is not early",
         [run.row() for found in runs.values() for run in found],
-        (
-            Figure(
-                "early-receiver",
-                "three intact senders and a receiver whose clock is ahead (e = 4 µs)",
-                "ahead by (µs)",
-                "messages delivered to the others",
-                tuple(Series(f"{WORDS[tolerate]} protocol", aheads, heard[tolerate]) for tolerate in PROTOCOLS),
-            ),
-        ),
+        (Figure("early-receiver", title, "ahead by (µs)", "messages delivered to the others", series),),
     )
 
 
-# --- 84: late failures ------------------------------------------------------------------------------------------------
-
-
+# 84: late failures
 def late_receiver(tolerate: str, stop: float) -> Plan:
-    pause = fault("pause", stop, process="c", length=3000)
-    return plan(
-        "s a b c",
-        message("s", 5010),
-        script=Script(usual=0.5),
-        tolerate=tolerate,
-        senders=("s",),
-        faults=[pause],
-        label=f"{WORDS[tolerate]} protocol, receiver stops at {stop:g}",
-        memory={"operations": False},
-    )
+    label = f"{WORDS[tolerate]} protocol, receiver stops at {stop:g}"
+    given: Given = {"tolerate": tolerate, "senders": ("s",), "faults": [fault("pause", stop, process="c", length=3000)]}
+    return plan("s a b c", message("s", 5010), usual=0.5, label=label, memory=QUIETLY, **given)
 
 
 def late_sender(tolerate: str, share: float) -> Plan:
     """s begins before t and writes late; one receiver looks a little later than the other."""
-    return plan(
-        "s t a b",
-        message("s", 5010),
-        message("t", 5020),
-        script=Script({"s write": share, "b look": 1}),
-        tolerate=tolerate,
-        senders=("s", "t"),
-        copies=1,
-        memory={"operations": False},
-        label=f"{WORDS[tolerate]} protocol, write takes {share * WRITE:g}",
-    )
+    script = Script({"s write": share, "b look": 1})
+    label = f"{WORDS[tolerate]} protocol, write takes {share * WRITE:g}"
+    given: Given = {"tolerate": tolerate, "senders": ("s", "t"), "copies": 1, "memory": QUIETLY}
+    return plan("s t a b", message("s", 5010), message("t", 5020), script=script, label=label, **given)
 
 
 def late(context: Context) -> Measured:
@@ -140,10 +88,7 @@ def late(context: Context) -> Measured:
         f"something. A sender whose write takes up to {max(shares):g} of its bound, with another message after it: "
         f"{bad(senders['crash'])} of {len(shares)} do ({example}). With the second protocol {bad(receivers['timing'])} and "
         f"{bad(senders['timing'])}",
-        judge(
-            holds=not bad(receivers["crash"]) and not bad(senders["crash"]) and stopped > 0,
-            nearly=False,
-        ),
+        judge(holds=not bad(receivers["crash"]) and not bad(senders["crash"]) and stopped > 0, nearly=False),
         "3.4.1 says that the first protocol is tolerant of late timing failures. Of late receivers it is; a late sender inserts "
         "a message when one receiver has gone on to a later timestamp and another has not, and they deliver different messages. "
         "The second protocol rejects it by X, or everybody has it in time",
@@ -151,8 +96,7 @@ def late(context: Context) -> Measured:
     )
 
 
-# --- 86: how many -----------------------------------------------------------------------------------------------------
-
+# 86: how many
 KINDS: Final = ("early", "late", "crashed")
 
 
@@ -166,12 +110,9 @@ class Many:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Survived:
+class Survived(Many):
     """Whether the others accepted the message of an intact sender in time."""
 
-    kind: str
-    receivers: int
-    failing: int
     survived: bool
 
 
@@ -185,18 +126,10 @@ def failing_plan(many: Many) -> Plan:
         "late": [fault("pause", 5050, process=name, length=3000) for name in last],
         "crashed": [fault("crash", 5000 + number, process=name) for number, name in enumerate(last)],
     }[many.kind]
-    share = 1.0 if many.kind == "early" else 0.5
-    return plan(
-        f"s {' '.join(names)}",
-        message("s", 5010),
-        script=Script(usual=share),
-        senders=("s",),
-        clocks=clocks,
-        faults=faults,
-        memory={"operations": False},
-        places=9,
-        label=f"{many.failing} of {many.receivers} {many.kind}",
-    )
+    given: Given = {"senders": ("s",), "clocks": clocks, "faults": faults, "memory": QUIETLY, "places": 9}
+    label = f"{many.failing} of {many.receivers} {many.kind}"
+    usual = 1.0 if many.kind == "early" else 0.5
+    return plan(f"s {' '.join(names)}", message("s", 5010), usual=usual, label=label, **given)
 
 
 def survived_of(many: Many) -> Survived:
@@ -211,21 +144,14 @@ def how_many(context: Context) -> Measured:
     sizes = context.of((3, 4, 5), (2, 3, 4, 5, 6, 7))
     items = [Many(kind, size, failing) for kind in KINDS for size in sizes for failing in range(size)]
     found = context.sweep(survived_of, items)
-    most = {
-        (kind, size): max(
-            (one.failing for one in found if (one.kind, one.receivers) == (kind, size) and _all_below(found, one)), default=-1
-        )
-        for kind in KINDS
-        for size in sizes
-    }
+    most = {(kind, size): _most_survived(found, kind, size) for kind in KINDS for size in sizes}
     quorum = {size: size // 2 + 1 for size in sizes}
     by_quorum = all(most[kind, size] == quorum[size] - 1 for kind in KINDS for size in sizes)
-    by_table = all(most[kind, size] >= (size - 1) // 2 for kind in KINDS for size in sizes) and all(
-        most["early", size] == quorum[size] - 1 and most[kind, size] == (size - 1) // 2
-        for kind in ("late", "crashed")
-        for size in sizes
+    by_table = all(
+        most[kind, size] == (quorum[size] - 1 if kind == "early" else (size - 1) // 2) for kind in KINDS for size in sizes
     )
     told = "; ".join(f"{kind}: " + ", ".join(f"{most[kind, size]} of {size}" for size in sizes) for kind in KINDS)
+    cells = [(size, quorum[size] - 1, (size - 1) // 2, *(most[kind, size] for kind in KINDS)) for size in sizes]
     return Measured(
         f"the most failing receivers with which an intact sender's message is delivered to the others in time: {told}; with one "
         "more it is rejected or late",
@@ -233,46 +159,24 @@ def how_many(context: Context) -> Measured:
         "a quorum of mu has somebody intact in it as long as fewer than mu are early: t < mu, and no more. But a quorum also has "
         "to come about without those who are late or have crashed: t <= N - mu = floor((N - 1) / 2), as Table 4.1 has it, which "
         "is one less if N is even",
-        [dataclasses.asdict(one) for one in found],
-        (),
-        (
-            Table(
-                "the most receivers that may fail",
-                ("N", "mu - 1", "floor((N - 1) / 2)", *KINDS),
-                [(size, quorum[size] - 1, (size - 1) // 2, *(most[kind, size] for kind in KINDS)) for size in sizes],
-            ),
-        ),
+        rows(found),
+        tables=(Table("the most receivers that may fail", ("N", "mu - 1", "floor((N - 1) / 2)", *KINDS), cells),),
     )
 
 
-def _all_below(found: Sequence[Survived], one: Survived) -> bool:
-    """Whether this number, and every smaller one, is survived."""
-    return all(
-        other.survived
-        for other in found
-        if (other.kind, other.receivers) == (one.kind, one.receivers) and other.failing <= one.failing
-    )
+def _most_survived(found: Sequence[Survived], kind: str, receivers: int) -> int:
+    """The largest number of failures that is survived, as are all smaller ones; -1: not even none is."""
+    failed = [one.failing for one in found if (one.kind, one.receivers, one.survived) == (kind, receivers, False)]
+    return min(failed, default=receivers) - 1
 
 
-# --- 88: X ------------------------------------------------------------------------------------------------------------
-
-
+# 88: X
 def last_moment(copies: int, rules: Rules = AS_BUILT, expiry: float = 0) -> Plan:
-    """All copies but the last are dead, everything takes as long as it may, and the message is complete when everybody has just
-    looked."""
-    complete = times(rules, copies=copies).complete / US
-    return plan(
-        "s a b",
-        message("s", 5100.001 - complete - copies * DECIDE),
-        script=Script(usual=1),
-        rules=rules,
-        senders=("s",),
-        copies=copies,
-        faults=modules(1000, copies),
-        expiry=expiry,
-        memory={"operations": False},
-        label=f"{copies} copies, X {expiry or rules.get('expiry', 'corrected')}",
-    )
+    """All copies but the last are dead, everything takes its bound, and the message is complete just after all have looked."""
+    sent = message("s", 5100.001 - times(rules, copies=copies).complete / US - copies * DECIDE)
+    given: Given = {"senders": ("s",), "copies": copies, "faults": modules(1000, copies), "expiry": expiry, "memory": QUIETLY}
+    label = f"{copies} copies, X {expiry or rules.get('expiry', 'corrected')}"
+    return plan("s a b", sent, usual=1, rules=rules, label=label, **given)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -282,8 +186,7 @@ class Expiry:
     copies: int
     printed: float
     corrected: float
-    least: float
-    """The smallest with which the message is accepted."""
+    least: float  # The smallest with which the message is accepted.
     printed_rejects: bool
     corrected_rejects: bool
 
@@ -299,14 +202,9 @@ def expiry_of(copies: int) -> Expiry:
             low = middle
         else:
             high = middle
-    return Expiry(
-        copies,
-        times(printed, copies=copies).expiry / US,
-        bounds / US,
-        high / US,
-        bool(found_of(last_moment(copies, printed)).accused),
-        bool(found_of(last_moment(copies, corrected)).accused),
-    )
+    printed_rejects = bool(found_of(last_moment(copies, printed)).accused)
+    corrected_rejects = bool(found_of(last_moment(copies, corrected)).accused)
+    return Expiry(copies, times(printed, copies=copies).expiry / US, bounds / US, high / US, printed_rejects, corrected_rejects)
 
 
 def expiry(context: Context) -> Measured:
@@ -314,7 +212,9 @@ def expiry(context: Context) -> Measured:
     rejects = [one.copies for one in found if one.printed_rejects]
     tight = all(one.corrected - one.least <= 0.01 and not one.corrected_rejects for one in found)
     last = found[-1]
-    copies = [one.copies for one in found]
+    measured = {"least that is enough (measured)": [one.least for one in found], "corrected": [one.corrected for one in found]}
+    series = curves([one.copies for one in found], measured, {"printed": [one.printed for one in found]})
+    cells = [(one.copies, f"{one.printed:g}", f"{one.corrected:.3f}", f"{one.least:.3f}") for one in found]
     return Measured(
         f"an intact sender whose message is seen as late as it may be, in the last of n copies: with X as printed it is rejected "
         f"for n = {', '.join(map(str, rejects)) or 'none'}. The least X with which it is accepted, to the nanosecond, is "
@@ -324,25 +224,7 @@ def expiry(context: Context) -> Measured:
         "X >= Ds + p + n dd + 2e leaves out the look itself (dd), and that each copy that dies holds everybody up for three "
         f"steps and two waits, W = 3 dd + 2e, not for dd. X = Ds + e + p + dd + (n - 1) W + dd is enough, and "
         f"{'no smaller one is' if tight else 'is not the least'}",
-        [dataclasses.asdict(one) for one in found],
-        (
-            Figure(
-                "expiry",
-                f"expiry time X (dd = {DECIDE}, e = {SKEW}, p = {POLL} µs)",
-                "copies (n)",
-                "µs",
-                (
-                    Series("least that is enough (measured)", copies, [one.least for one in found]),
-                    Series("corrected", copies, [one.corrected for one in found]),
-                    Series("printed", copies, [one.printed for one in found], from_document=True),
-                ),
-            ),
-        ),
-        (
-            Table(
-                "X (µs)",
-                ("n", "printed", "corrected", "least, measured"),
-                [(one.copies, f"{one.printed:g}", f"{one.corrected:.3f}", f"{one.least:.3f}") for one in found],
-            ),
-        ),
+        rows(found),
+        (Figure("expiry", f"expiry time X (dd = {DECIDE}, e = {SKEW}, p = {POLL} µs)", "copies (n)", "µs", series),),
+        (Table("X (µs)", ("n", "printed", "corrected", "least, measured"), cells),),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Final
+from itertools import product
+from typing import Final
 
 from plainchant.core.model import US
 from plainchant.protocols import mailbox
@@ -12,50 +13,25 @@ from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.scenario.model import Delay, Network
 from plainchant.sim.scripted import Script
 
-from ..claims import Context, Figure, Measured, Series, Table, judge, totals
+from ..claims import Context, Figure, Measured, Table, curves, judge, rows, totals
+from ..runs import Given
 from .bounds import worst_runs
-from .scripted import (
-    AS_BUILT,
-    DECIDE,
-    FINISH,
-    FLAG,
-    POLL,
-    PROTOCOLS,
-    READ,
-    SKEW,
-    WORDS,
-    WRITE,
-    Found,
-    Plan,
-    Rules,
-    fault,
-    found_of,
-    load,
-    message,
-    plan,
-    us,
-)
-
-# --- 93: Join and Leave -----------------------------------------------------------------------------------------------
+from .scripted import AS_BUILT, PROTOCOLS, QUIETLY, WORDS, Found, Plan, Rules, fault, found_of, load, message, plan, us
+from .timing import DECIDE, FINISH, FLAG, POLL, READ, SKEW, WRITE
 
 
+# 93: Join and Leave
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flags:
     """Whom messages had a decision flag for while c joined and left."""
 
     label: str
-    messages: int
-    """Entries in copies that were looked at,"""
-    within: int
-    """of which so many have a timestamp from the entry on and before the exit,"""
-    missing: int
-    """so many of these have no flag for c: Claim 1 is broken,"""
-    after: int
-    """so many have a timestamp from the exit on,"""
-    remaining: int
-    """and so many of these have one: Claim 2 is broken."""
-    before: int
-    """Flags in messages earlier than the entry."""
+    messages: int  # Entries in copies that were looked at,
+    within: int  # of which so many have a timestamp from the entry on and before the exit,
+    missing: int  # so many of these have no flag for c: Claim 1 is broken,
+    after: int  # so many have a timestamp from the exit on,
+    remaining: int  # and so many of these have one: Claim 2 is broken.
+    before: int  # Flags in messages earlier than the entry.
     untimely: tuple[str, ...]
     violated: tuple[str, ...]
     delivered: tuple[tuple[str, int], ...]
@@ -67,17 +43,12 @@ def flags_of(one: Plan) -> Flags:
     leaving = run.states.get(("c", "leaving"), 0) or 1 << 62
     within = [names for (_, stamp, _), names in run.flagged.items() if entry <= stamp < leaving]
     after = [names for (_, stamp, _), names in run.flagged.items() if stamp >= leaving]
+    missing = sum("c" not in names for names in within)
+    remaining = sum("c" in names for names in after)
+    before = sum("c" in names for (_, stamp, _), names in run.flagged.items() if stamp < entry)
+    delivered = run.delivered.get("c", ())
     return Flags(
-        run.label,
-        len(run.flagged),
-        len(within),
-        sum("c" not in names for names in within),
-        len(after),
-        sum("c" in names for names in after),
-        sum("c" in names for (_, stamp, _), names in run.flagged.items() if stamp < entry),
-        run.untimely,
-        run.violated,
-        run.delivered.get("c", ()),
+        run.label, len(run.flagged), len(within), missing, len(after), remaining, before, run.untimely, run.violated, delivered
     )
 
 
@@ -89,30 +60,17 @@ def changing(tolerate: str, usual: float | None, ahead: float, at: float) -> Pla
         for begin in (at - 500, at + 2500)
     ]
     changes = [fault("join", at, process="c"), fault("leave", at + 3000, process="c")]
-    return plan(
-        "s t a b",
-        *loads,
-        script=Script(usual=usual),
-        tolerate=tolerate,
-        senders=("s", "t"),
-        faults=changes,
-        later=("c",),
-        clocks={"s": ahead, "t": SKEW - ahead},
-        length=at + 5000,
-        seed=int(at),
-        label=f"{WORDS[tolerate]} protocol, share {usual}, clocks {ahead:g}, at {at:g}",
-    )
+    given: Given = {"tolerate": tolerate, "senders": ("s", "t"), "faults": changes, "later": ("c",), "seed": int(at)}
+    clocks = {"s": ahead, "t": SKEW - ahead}
+    label = f"{WORDS[tolerate]} protocol, share {usual}, clocks {ahead:g}, at {at:g}"
+    return plan("s t a b", *loads, usual=usual, clocks=clocks, length=at + 5000, label=label, **given)
 
 
 def join_and_leave(context: Context) -> Measured:
-    plans = [
-        changing(tolerate, usual, ahead, at)
-        for tolerate in PROTOCOLS
-        for usual in (0.0, 0.5, 1.0, None)
-        for ahead in context.of((SKEW,), (0, SKEW / 2, SKEW))
-        for at in context.of((5000.0,), (5000.0, 5013.0, 5037.0, 5050.0, 5071.0, 5090.0))
-    ]
-    found = context.sweep(flags_of, plans)
+    aheads = context.of((SKEW,), (0, SKEW / 2, SKEW))
+    moments = context.of((5000.0,), (5000.0, 5013.0, 5037.0, 5050.0, 5071.0, 5090.0))
+    cases = product(PROTOCOLS, (0.0, 0.5, 1.0, None), aheads, moments)
+    found = context.sweep(flags_of, [changing(*case) for case in cases])
     within, missing, after, remaining, before = totals(found, "within", "missing", "after", "remaining", "before")
     violated = sum(bool(one.violated or one.untimely) for one in found)
     return Measured(
@@ -122,62 +80,36 @@ def join_and_leave(context: Context) -> Measured:
         judge(holds=not missing and not remaining and not violated and within > 0 and after > 0),
         "by entry and exit every copy has the receiver in its list, or out of it, and senders go by timestamps, not by when they "
         "write",
-        [dataclasses.asdict(one) for one in found],
+        rows(found),
     )
 
 
-# --- 94: the same with timing failures --------------------------------------------------------------------------------
-
-
-PRINTED: Final[Rules] = {"enter_after": False}
-"""Entries and exits as the appendix has them, whatever is there already."""
+# 94: the same with timing failures
+PRINTED: Final[Rules] = {"enter_after": False}  # Entries and exits as the appendix has them, whatever is there already.
 
 
 def unlisted(ahead: float, rules: Rules = PRINTED) -> Plan:
     """s's clock is ahead: its message is later than c's entry, and it writes it before c is in the list."""
-    return plan(
-        "s a b",
-        message("s", 5005),
-        script=Script({"c list": 1, "c read": 1}),
-        rules=rules,
-        senders=("s",),
-        clocks={"s": ahead},
-        faults=[fault("join", 5000, process="c")],
-        later=("c",),
-        label=f"ahead by {ahead:g}, {_words(rules)}",
-    )
+    script = Script({"c list": 1, "c read": 1})
+    given: Given = {"senders": ("s",), "clocks": {"s": ahead}, "faults": [fault("join", 5000, process="c")], "later": ("c",)}
+    label = f"ahead by {ahead:g}, {_words(rules)}"
+    return plan("s a b", message("s", 5005), script=script, rules=rules, label=label, **given)
 
 
 def still_listed(ahead: float, rules: Rules = PRINTED) -> Plan:
     """The same when c leaves."""
-    return plan(
-        "s a b c",
-        message("s", 5005),
-        message("s", 9000),
-        script=Script({"c list": 1}),
-        rules=rules,
-        senders=("s",),
-        slots=1,
-        clocks={"s": ahead},
-        faults=[fault("leave", 5000, process="c")],
-        label=f"ahead by {ahead:g}, leaving, {_words(rules)}",
-    )
+    sends = [message("s", 5005), message("s", 9000)]
+    given: Given = {"senders": ("s",), "slots": 1, "clocks": {"s": ahead}, "faults": [fault("leave", 5000, process="c")]}
+    label = f"ahead by {ahead:g}, leaving, {_words(rules)}"
+    return plan("s a b c", *sends, script=Script({"c list": 1}), rules=rules, label=label, **given)
 
 
 def slow_sender(share: float) -> Plan:
     """s is late instead: it writes long after its timestamp."""
-    return plan(
-        "s a b",
-        message("s", 4990),
-        message("s", 5046),
-        script=Script({"s write 1": share, "s write 2": 3}),
-        rules=PRINTED,
-        senders=("s",),
-        faults=[fault("join", 5000, process="c")],
-        later=("c",),
-        rejected="again",
-        label=f"write takes {share:g} of its bound",
-    )
+    script = Script({"s write 1": share, "s write 2": 3})
+    given: Given = {"senders": ("s",), "faults": [fault("join", 5000, process="c")], "later": ("c",), "rejected": "again"}
+    label = f"write takes {share:g} of its bound"
+    return plan("s a b", message("s", 4990), message("s", 5046), script=script, rules=PRINTED, label=label, **given)
 
 
 def _words(rules: Rules) -> str:
@@ -193,24 +125,22 @@ def with_timing_failures(context: Context) -> Measured:
     joins = context.sweep(flags_of, [unlisted(ahead) for ahead in aheads])
     leaves = context.sweep(flags_of, [still_listed(ahead) for ahead in aheads])
     slow = context.sweep(flags_of, [slow_sender(share) for share in context.of((3, 60), (2, 3, 4, 6, 10, 20, 40, 60, 100))])
-    without = {
-        name: context.sweep(flags_of, [unlisted(ahead, rules) for ahead in aheads])
-        for name, rules in (
-            ("listening in", {**PRINTED, "listen": False}),
-            ("postponing removal", {**PRINTED, "postpone": False}),
-        )
-    }
+    lost = {}
+    for name, rule in (("listening in", "listen"), ("postponing removal", "postpone")):
+        runs = context.sweep(flags_of, [unlisted(ahead, {**PRINTED, rule: False}) for ahead in aheads])
+        lost[name] = sum(one.missing > 0 and one.delivered != (("s", 1),) for one in runs)
     ours = context.sweep(flags_of, [make(ahead, AS_BUILT) for make in (unlisted, still_listed) for ahead in aheads])
     never = sum(one.missing > 0 or one.remaining > 0 or bool(one.violated) for one in ours)
     first, second = sum(one.missing > 0 for one in joins), sum(one.remaining > 0 for one in leaves)
     by_slow = sum(one.missing > 0 or one.remaining > 0 for one in slow)
     bad = sum(bool(one.violated) for one in (*joins, *leaves, *slow))
     heard = sum(one.missing > 0 and one.delivered == (("s", 1),) for one in joins)
-    lost = {name: sum(one.missing > 0 and one.delivered != (("s", 1),) for one in runs) for name, runs in without.items()}
     reading = {run.copies: run.latest for run in context.once("worst bounds", worst_runs) if run.tolerate == "timing"}
     removed = {copies: copies * (WRITE + FLAG) + copies * (DECIDE + READ + FINISH) + POLL + SKEW + 2 * SKEW for copies in reading}
     short = [copies for copies in reading if reading[copies] > removed[copies]]
     fixed = not bad and heard == first > 0 and all(lost.values()) and not never
+    columns = ("n", "printed: Ds + Dr + 2e", "read at the latest, measured")
+    cells = [(copies, removed[copies], f"{reading[copies]:.1f}") for copies in reading]
     return Measured(
         f"a sender whose clock is ahead breaks Claim 1 in {first} of {len(joins)} runs and Claim 2 in {second} of "
         f"{len(leaves)}; one that is late breaks them in {by_slow} of {len(slow)}. With both changes {bad} runs violate "
@@ -223,22 +153,13 @@ def with_timing_failures(context: Context) -> Measured:
         "it takes a clock that is ahead: a late sender goes by the list as it is then, and by the timestamp, and is right. The "
         "printed postponement forgets that reading begins after T + X + e, and what may have to be decided before; we keep "
         "messages until every intact receiver must have read them",
-        [dataclasses.asdict(one) for one in (*joins, *leaves, *slow, *ours)],
-        (),
-        (
-            Table(
-                "messages are kept after their timestamps (µs)",
-                ("n", "printed: Ds + Dr + 2e", "read at the latest, measured"),
-                [(copies, removed[copies], f"{reading[copies]:.1f}") for copies in reading],
-            ),
-        ),
+        rows(joins, leaves, slow, ours),
+        tables=(Table("messages are kept after their timestamps (µs)", columns, cells),),
     )
 
 
-# --- 95: remote members -----------------------------------------------------------------------------------------------
-
-_DATAGRAM: Final = 5000
-"""The bound of a datagram and its acknowledgement, µs."""
+# 95: remote members
+_DATAGRAM: Final = 5000  # The bound of a datagram and its acknowledgement, µs.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -260,32 +181,18 @@ class Reached:
     bound: float
     untimely: tuple[str, ...]
     violated: tuple[str, ...]
-    same: bool
-    """All have delivered the same,"""
+    same: bool  # All have delivered the same,
     sent: int
 
 
 def far(distance: Distance) -> Plan:
     """Four members; the last is elsewhere, and the first acts for it."""
     network = Network(delay=Delay("uniform", us(min(100, distance.most)), us(max(distance.most, 1))))
-    given: dict[str, Any] = {"remote": {"d": "a"}} if distance.most else {}
-    return plan(
-        "a b c d",
-        load("abcd", 60.0, 20_000, 90_000),
-        script=Script(usual=None),
-        tolerate=distance.tolerate,
-        poll=1000,
-        datagram=_DATAGRAM,
-        length=100_000,
-        drain=5,
-        settle=0,
-        memory={"operations": False, "duration": "max"},
-        network=network,
-        seed=distance.seed,
-        rejected="again",
-        label=f"{WORDS[distance.tolerate]} protocol, {distance.most:g} one way",
-        **given,
-    )
+    given: Given = {"remote": {"d": "a"}} if distance.most else {}
+    given |= {"tolerate": distance.tolerate, "poll": 1000, "datagram": _DATAGRAM, "rejected": "again", "seed": distance.seed}
+    given |= {"length": 100_000, "drain": 5, "settle": 0, "memory": {"duration": "max", **QUIETLY}, "network": network}
+    label = f"{WORDS[distance.tolerate]} protocol, {distance.most:g} one way"
+    return plan("a b c d", load("abcd", 60.0, 20_000, 90_000), usual=None, label=label, **given)
 
 
 def reached_of(distance: Distance) -> Reached:
@@ -294,25 +201,17 @@ def reached_of(distance: Distance) -> Reached:
     members = one.scenario.members
     bounds = mailbox.DESCRIPTION.bounds(Parameters(**one.scenario.parameters), {"g": members})
     orders = {run.delivered.get(name) for name in members}
-    return Reached(
-        distance.tolerate,
-        distance.most,
-        run.latest,
-        bounds["deliver"] / US,
-        run.untimely,
-        run.violated,
-        len(orders) == 1,
-        run.sent,
-    )
+    bound = bounds["deliver"] / US
+    return Reached(distance.tolerate, distance.most, run.latest, bound, run.untimely, run.violated, len(orders) == 1, run.sent)
 
 
-def _rows(found: Sequence[Reached], tolerate: str) -> list[tuple[float, float, float]]:
+def _longest(found: Sequence[Reached], tolerate: str) -> dict[float, tuple[float, float]]:
     """For each distance: the longest delivery, and the bound."""
     mine = [one for one in found if one.tolerate == tolerate]
-    return [
-        (most, max(one.latest for one in mine if one.most == most), next(one.bound for one in mine if one.most == most))
+    return {
+        most: (max(one.latest for one in mine if one.most == most), next(one.bound for one in mine if one.most == most))
         for most in sorted({one.most for one in mine})
-    ]
+    }
 
 
 def remote(context: Context) -> Measured:
@@ -320,24 +219,26 @@ def remote(context: Context) -> Measured:
     beyond = context.of((12_000,), (6000, 12_000, 20_000))
     seeds = range(context.of(1, 6))
     within, outside = (
-        context.sweep(
-            reached_of, [Distance(tolerate, most, seed) for tolerate in PROTOCOLS for most in distances for seed in seeds]
-        )
+        context.sweep(reached_of, [Distance(*each) for each in product(PROTOCOLS, distances, seeds)])
         for distances in (near, beyond)
     )
     kept = all(one.latest <= one.bound and not one.violated and not one.untimely and one.same for one in within)
     exceeded = sum(one.latest > one.bound for one in outside)
     noticed = sum("d" in one.untimely for one in outside if one.latest > one.bound)
     broken = sum(bool(set(one.violated) - {"bounded"}) or not one.same for one in outside)
-    told = "; ".join(
-        f"{WORDS[tolerate]} protocol "
-        + ", ".join(f"{latest / 1000:.2f} ms at {most / 1000:g}" for most, latest, _ in _rows(within, tolerate))
-        + f" (bound {_rows(within, tolerate)[-1][2] / 1000:.2f})"
-        for tolerate in PROTOCOLS
-    )
+    parts, figures = [], []
+    for tolerate, word in WORDS.items():
+        longest = _longest(within, tolerate)
+        latest, bounds = ([pair[place] for pair in longest.values()] for place in (0, 1))
+        at = ", ".join(f"{time / 1000:.2f} ms at {most / 1000:g}" for most, (time, _) in longest.items())
+        parts.append(f"{word} protocol {at} (bound {bounds[-1] / 1000:.2f})")
+        series = curves(list(longest), {"longest delivery": latest, "bound": bounds})
+        title = f"a remote member, {word} protocol"
+        figures.append(Figure(f"remote-{word}", title, "longest datagram, one way (µs)", "µs", series))
     return Measured(
         f"a member elsewhere, datagrams of up to so many ms one way and a bound of {_DATAGRAM // 1000} ms for one and its "
-        f"acknowledgement, longest delivery: {told}; above the bound in {sum(one.latest > one.bound for one in within)} of "
+        f"acknowledgement, longest delivery: {'; '.join(parts)}; above the bound in "
+        f"{sum(one.latest > one.bound for one in within)} of "
         f"{len(within)} runs. With datagrams that exceed theirs in {exceeded} of {len(outside)}, {noticed} of these with a "
         f"timing fault of the remote member in the trace; order or agreement is broken in {broken}",
         judge(
@@ -346,22 +247,6 @@ def remote(context: Context) -> Measured:
         ),
         "the slave is a member like any other, and a datagram to it and one back are all that is added (and a look for a slot); "
         "if they are late, so is the remote member, and nobody else",
-        [dataclasses.asdict(one) for one in (*within, *outside)],
-        tuple(
-            Figure(
-                f"remote-{WORDS[tolerate]}",
-                f"a remote member, {WORDS[tolerate]} protocol",
-                "longest datagram, one way (µs)",
-                "µs",
-                (
-                    Series("longest delivery", *_columns(_rows(within, tolerate))),
-                    Series("bound", [row[0] for row in _rows(within, tolerate)], [row[2] for row in _rows(within, tolerate)]),
-                ),
-            )
-            for tolerate in PROTOCOLS
-        ),
+        rows(within, outside),
+        tuple(figures),
     )
-
-
-def _columns(rows: Sequence[tuple[float, float, float]]) -> tuple[list[float], list[float]]:
-    return [row[0] for row in rows], [row[1] for row in rows]

@@ -11,15 +11,14 @@ import pyarrow.compute as pc
 from plainchant.core.model import MS, SECOND, Duration
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, judge
+from ..claims import Context, Figure, Measured, curves, judge, rows
 from ..observe import trace_of
 from ..runs import names
 from .structures import static
 
 _MEMBERS: Final = 10
 _RARELY: Final = 20.0
-_OFTEN: Final = 2000.0
-"""Messages a second of each active member."""
+_OFTEN: Final = 2000.0  # Messages a second of each active member.
 _RULES: Final[Mapping[str, Mapping[str, Any]]] = {
     "symmetric, time-silence 20 ms": {"silence_by": "timeout", "silence": Duration(20 * MS)},
     "symmetric, nulls at once": {"silence_by": "adaptive"},
@@ -32,10 +31,8 @@ class Cost:
     active: int
     rate: float
     rule: str
-    delay: float
-    """Mean time from send to delivery, in ms."""
-    packets: float
-    """Copies of packets that arrive anywhere, for each message."""
+    delay: float  # Mean time from send to delivery, in ms.
+    packets: float  # Copies of packets that arrive anywhere, for each message.
 
 
 def scenario_of(active: int, rate: float, rule: str, messages: int) -> Scenario:
@@ -60,19 +57,18 @@ def cost_of(item: tuple[int, float, str, int]) -> Cost:
 def few_active(context: Context) -> Measured:
     counts = context.of((1, 2, 5, 10), tuple(range(1, _MEMBERS + 1)))
     messages = context.of(20, 100)
-    found = context.sweep(
-        cost_of,
-        [(active, _RARELY, rule, messages) for rule in _RULES for active in counts]
-        + [(_MEMBERS, _OFTEN, rule, 2 * messages) for rule in _RULES],
-    )
+    cases = [(active, _RARELY, rule, messages) for rule in _RULES for active in counts]
+    found = context.sweep(cost_of, [*cases, *((_MEMBERS, _OFTEN, rule, 2 * messages) for rule in _RULES)])
     lines = {rule: [cost for cost in found if cost.rule == rule and cost.rate == _RARELY] for rule in _RULES}
     busy = {rule: next(cost for cost in found if cost.rule == rule and cost.rate == _OFTEN) for rule in _RULES}
     timed, at_once, asymmetric = lines.values()
     few = [(one, other) for line in (timed, at_once) for one, other in zip(asymmetric, line, strict=True) if one.active <= 2]
     wins = all(one.delay < other.delay and one.packets < other.packets for one, other in few)
     ours, _, theirs = busy.values()
-    title = f"{_MEMBERS} members, a message of each active one every 50 ms"
     wins_back = ours.delay < theirs.delay and ours.packets < theirs.packets
+    title = f"{_MEMBERS} members, a message of each active one every 50 ms"
+    delays = curves(counts, {rule: [cost.delay for cost in line] for rule, line in lines.items()})
+    packets = curves(counts, {rule: [cost.packets for cost in line] for rule, line in lines.items()})
     return Measured(
         f"{_MEMBERS} members, links of 1 ms; delay and arrivals a message, asymmetric against symmetric with time-silence of "
         f"20 ms and with nulls at once: one active {_pair(asymmetric[0])} against {_pair(timed[0])} and {_pair(at_once[0])}; "
@@ -82,22 +78,10 @@ def few_active(context: Context) -> Measured:
         "a sequencer needs nobody else's messages: one packet to it, and one to everybody. The symmetric protocol waits for a "
         "message of everybody: null messages if they are silent, the next ones if they are not, and the latter is quicker "
         "than the way to a sequencer and back only where all send more often than a packet takes",
-        [dataclasses.asdict(cost) for cost in found],
+        rows(found),
         (
-            Figure(
-                "asymmetric-delay",
-                title,
-                "active members",
-                "mean delay (ms)",
-                tuple(Series(rule, counts, [cost.delay for cost in line]) for rule, line in lines.items()),
-            ),
-            Figure(
-                "asymmetric-packets",
-                title,
-                "active members",
-                "arrivals a message",
-                tuple(Series(rule, counts, [cost.packets for cost in line]) for rule, line in lines.items()),
-            ),
+            Figure("asymmetric-delay", title, "active members", "mean delay (ms)", delays),
+            Figure("asymmetric-packets", title, "active members", "arrivals a message", packets),
         ),
     )
 

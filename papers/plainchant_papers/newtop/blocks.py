@@ -14,44 +14,38 @@ from plainchant.protocols.newtop.matrix import BlockMatrix
 from plainchant.protocols.newtop.packets import Data, Null
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Measured, Table, judge, totals
+from ..claims import Context, Measured, Table, judge, named_rows, rows, totals
 from ..observe import Observer, trace_of
 from ..runs import rows_of
 from .causes import Causes, Relay
 from .structures import ORDERS, Groups, delayed, random_run, static
 from .variants import VARIANTS, advances
 
-# --- 23 and 31: numbers of messages ---------------------------------------------------------------------------------
 
-
+# 23 and 31: numbers of messages
 @dataclasses.dataclass(frozen=True, slots=True)
 class Numbers:
     """What was found about the numbers of a run's messages."""
 
     messages: int
-    equal: int
-    """Pairs with equal numbers."""
-    own: int
-    """Messages whose number is not above that of what their sender sent before (pr1)."""
-    delivered: int
-    """or of what it had delivered (pr2)."""
-    related: int
-    """Pairs with equal numbers of which one happened before the other (pr3)."""
+    equal: int  # Pairs with equal numbers.
+    own: int  # Messages whose number is not above that of what their sender sent before (pr1).
+    delivered: int  # or of what it had delivered (pr2).
+    related: int  # Pairs with equal numbers of which one happened before the other (pr3).
     multicasts: int
     nulls: int
-    in_group: int
-    """Multicasts, null or not, whose number is not above that of the one before in their group (Lemma I)."""
-    across: int
-    """Messages whose number is not above that of their sender's last in any group (Lemma II)."""
+    in_group: int  # Multicasts, null or not, whose number is not above that of the one before in their group (Lemma I).
+    across: int  # Messages whose number is not above that of their sender's last in any group (Lemma II).
 
 
 class _Numbers(Causes):
+    multicasts = nulls = after_delivery = in_group = across = 0
+
     def __init__(self) -> None:
         super().__init__()
         self._last: dict[tuple[ProcessId, GroupId], int] = {}
         self._last_of: dict[ProcessId, int] = {}
         self._delivered: dict[ProcessId, int] = {}
-        self.multicasts = self.nulls = self.own = self.after_delivery = self.in_group = self.across = 0
 
     def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
         if isinstance(packet, Data | Null):
@@ -71,23 +65,15 @@ class _Numbers(Causes):
 
 
 def numbers_of(run: Scenario) -> Numbers:
-    observer = _Numbers()
-    observer.run(run)
+    seen = _Numbers()
+    seen.run(run)
     by_block = defaultdict(list)
-    for sent in observer.sent.values():
+    for sent in seen.sent.values():
         by_block[sent.packet.block].append(sent)
     pairs = [pair for messages in by_block.values() for pair in combinations(messages, 2)]
-    return Numbers(
-        messages=len(observer.sent),
-        equal=len(pairs),
-        own=observer.across,
-        delivered=observer.after_delivery,
-        related=sum(1 for one, other in pairs if one.before(other) or other.before(one)),
-        multicasts=observer.multicasts,
-        nulls=observer.nulls,
-        in_group=observer.in_group,
-        across=observer.across,
-    )
+    related = sum(1 for one, other in pairs if one.before(other) or other.before(one))
+    counts = (seen.across, seen.after_delivery, related, seen.multicasts, seen.nulls, seen.in_group, seen.across)
+    return Numbers(len(seen.sent), len(pairs), *counts)
 
 
 def numbers(context: Context) -> list[Numbers]:
@@ -105,7 +91,7 @@ def properties(context: Context) -> Measured:
         judge(holds=bool(messages and equal) and not own + delivered + related),
         "a counter that only grows, and is at least as large as everything sent or delivered, gives the next message a larger "
         "number",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
@@ -117,12 +103,11 @@ def lemmas(context: Context) -> Measured:
         f"sender in their group (Lemma I); of {messages:,} messages {second} not above the one before in any group (Lemma II)",
         judge(holds=bool(nulls and messages) and not first + second),
         "a null message goes out only where the group has no block as large (4.4), or where its sender has completed none (4.3)",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
-# --- 24 and 26: the figures of chapter 3 ----------------------------------------------------------------------------
-
+# 24 and 26: the figures of chapter 3
 _FIG_3_1: Final = {"p1": (1, 3, 4), "p2": (2, 5), "p3": (3,), "p4": (1, 3), "p5": (2, 4), "p6": (2,)}
 _FIG_3_4: Final = {"p1": ((1, 0), (3, 1), (5, 3)), "p2": ((2, 0), (4, 2)), "p3": ((1, 0), (4, 3)), "p4": ((1, 0), (5, 1))}
 """Member to its messages, each with the number of the one before it: of p3 the one with number 3 is missing."""
@@ -165,19 +150,14 @@ def out_of_order(context: Context) -> Measured:
     )
 
 
-# --- 25 and 28: completion ------------------------------------------------------------------------------------------
-
-
+# 25 and 28: completion
 @dataclasses.dataclass(frozen=True, slots=True)
 class Completion:
     arrivals: int
-    late: int
-    """Multicasts that came with a number up to which everything had been complete."""
-    differs: int
-    """Times that the engine's matrix said something else than the definition."""
+    late: int  # Multicasts that came with a number up to which everything had been complete.
+    differs: int  # Times that the engine's matrix said something else than the definition.
     blocks: int
-    incomplete: int
-    """Blocks that exist at the end and are not complete, over all members and groups."""
+    incomplete: int  # Blocks that exist at the end and are not complete, over all members and groups.
     nulls: int
     quiet: bool
 
@@ -213,18 +193,12 @@ class _Completion(Observer):
 
 
 def completion_of(run: Scenario) -> Completion:
-    observer = _Completion(run.groups, run.parameters["transport"] == "fifo")
-    summary, _ = observer.run(run)
-    matrices = [part.matrix for engine in observer.engines.values() for part in engine.parts.values()]
-    return Completion(
-        observer.arrivals,
-        observer.late,
-        observer.differs,
-        blocks=sum(matrix.largest for matrix in matrices),
-        incomplete=sum(matrix.largest - matrix.complete for matrix in matrices),
-        nulls=observer.nulls,
-        quiet=summary.quiet,
-    )
+    seen = _Completion(run.groups, run.parameters["transport"] == "fifo")
+    summary, _ = seen.run(run)
+    matrices = [part.matrix for engine in seen.engines.values() for part in engine.parts.values()]
+    blocks = sum(matrix.largest for matrix in matrices)
+    incomplete = sum(matrix.largest - matrix.complete for matrix in matrices)
+    return Completion(seen.arrivals, seen.late, seen.differs, blocks, incomplete, seen.nulls, summary.quiet)
 
 
 def in_order(context: Context) -> Measured:
@@ -240,7 +214,7 @@ def in_order(context: Context) -> Measured:
         judge(holds=bool(arrivals and overtaken) and not late and not differs),
         "each member's numbers grow, and arrive as they were sent, so that the smallest of the last ones bounds all that is "
         "to come; where they are overtaken, the number of the message before (m.pb, 3.7) has to be looked at",
-        [dataclasses.asdict(run) for run in (*fifo, *lossy)],
+        rows(fifo, lossy),
     )
 
 
@@ -258,18 +232,15 @@ def every_block(context: Context) -> Measured:
         f"incomplete when the run was over, {not_quiet} runs never over; {nulls:,} null messages",
         judge(holds=bool(blocks and nulls) and not incomplete and not not_quiet),
         "whoever has sent nothing for a block sends a null message with the largest number of the group",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
-# --- 27: CA2 --------------------------------------------------------------------------------------------------------
-
-
+# 27: CA2
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advances:
     deliveries: int
-    advanced: int
-    """Deliveries that advanced the block counter."""
+    advanced: int  # Deliveries that advanced the block counter.
 
 
 def advances_of(run: Scenario) -> Advances:
@@ -292,8 +263,7 @@ def redundant(context: Context) -> Measured:
     )
 
 
-# --- 29 and 30: overlapping groups ----------------------------------------------------------------------------------
-
+# 29 and 30: overlapping groups
 _SILENCE: Final[dict[str, Any]] = {"silence_by": "timeout", "silence": Duration(20 * MS)}
 _FIG_4_2A: Final[Groups] = {"g1": ("p", "q", "r"), "g2": ("p", "q", "s")}
 
@@ -301,15 +271,9 @@ _FIG_4_2A: Final[Groups] = {"g1": ("p", "q", "r"), "g2": ("p", "q", "s")}
 def fig_4_2a(seed: int = 0) -> Scenario:
     """r's messages in g1 arrive at once; s's message with the same number is long under way to p, and quickly at q."""
     network = delayed({("s", "p"): 80.0, ("p", "s"): 2.0, ("s", "q"): 0.5 + seed, ("r", "p"): 0.5, ("r", "q"): 0.5 + seed / 2})
-    return static(
-        _FIG_4_2A,
-        Workload(senders=("r",), group="g1", rate=500.0, count=4, size=16),
-        Workload(senders=("s",), group="g2", rate=500.0, count=1, size=16),
-        network=network,
-        order="total",
-        seed=seed,
-        **_SILENCE,
-    )
+    first = Workload(senders=("r",), group="g1", rate=500.0, count=4, size=16)
+    second = Workload(senders=("s",), group="g2", rate=500.0, count=1, size=16)
+    return static(_FIG_4_2A, first, second, network=network, order="total", seed=seed, **_SILENCE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -341,7 +305,7 @@ def safe(context: Context) -> Measured:
         judge(holds=bool(weak[0].violations) and not any(run.violations or not run.quiet for run in strong)),
         "with safe1 a process delivers in one group what is complete there, while the other group's message with the same "
         "number is under way to it and not to another process",
-        [{"rule": rule, **dataclasses.asdict(run)} for rule, found in (("safe1", weak), ("safe1'", strong)) for run in found],
+        named_rows("rule", {"safe1": weak, "safe1'": strong}),
     )
 
 
@@ -350,23 +314,15 @@ _FIG_4_2B: Final[Groups] = {"g1": ("p", "q"), "g2": ("p", "r"), "g3": ("q", "r")
 
 def fig_4_2b() -> Scenario:
     """p sends m1 to r, which is long under way, and m2 to q, which sends m3 to r."""
-    network = delayed({("p", "r"): 60.0})
-    return static(
-        _FIG_4_2B,
-        Workload(senders=("p",), group="g2", rate=1000.0, count=1, size=16),
-        Workload(senders=("p",), group="g1", rate=1000.0, count=1, size=16, start=Duration(1 * MS)),
-        network=network,
-        order="total",
-        **_SILENCE,
-    )
+    first = Workload(senders=("p",), group="g2", rate=1000.0, count=1, size=16)
+    second = Workload(senders=("p",), group="g1", rate=1000.0, count=1, size=16, start=Duration(1 * MS))
+    return static(_FIG_4_2B, first, second, network=delayed({("p", "r"): 60.0}), order="total", **_SILENCE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cycle:
-    order: tuple[str, ...]
-    """What r delivered, as group and sender."""
-    at: tuple[float, ...]
-    """When, in ms."""
+    order: tuple[str, ...]  # What r delivered, as group and sender.
+    at: tuple[float, ...]  # When, in ms.
     quiet: bool
 
 
@@ -382,21 +338,16 @@ def cycle_of(variant: str) -> Cycle:
 def cycle(context: Context) -> Measured:
     whole, safe1, without = context.sweep(cycle_of, ["", "safe1", "no second liveness"])
     right = ("p in g2", "q in g3")
+    cells = [
+        (rule, _told_at(run, 0), _told_at(run, 1), "yes" if run.quiet else "no")
+        for rule, run in (("safe1' and 4.4", whole), ("safe1", safe1), ("without 4.4", without))
+    ]
     return Measured(
         f"r delivers {_told(whole)}; with safe1: {_told(safe1)}; without the second liveness mechanism: {_told(without)}, and "
         f"the run {'ends' if without.quiet else 'never ends'}",
         judge(holds=whole.order == right and whole.quiet and safe1.order != right),
         "m3's block has to be complete in g2 as well, p sends a null message with that number there, and it arrives behind m1",
-        tables=(
-            Table(
-                "what r delivers in Fig. 4.2(b)",
-                ("rule", "first", "second", "the run ends"),
-                [
-                    (rule, *(_told_at(run, place) for place in (0, 1)), "yes" if run.quiet else "no")
-                    for rule, run in (("safe1' and 4.4", whole), ("safe1", safe1), ("without 4.4", without))
-                ],
-            ),
-        ),
+        tables=(Table("what r delivers in Fig. 4.2(b)", ("rule", "first", "second", "the run ends"), cells),),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from plainchant.core.model import MS, Duration
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, Table, judge, totals
+from ..claims import Context, Figure, Measured, Table, curves, judge, rows, totals
 from ..observe import trace_of
 from ..runs import names, rows_of, violations
 from .causes import Causes, Relay, Sent
@@ -22,17 +22,15 @@ from .variants import VARIANTS
 
 _SILENCE: Final = Duration(20 * MS)
 _TIMED: Final[Mapping[str, Any]] = {"silence_by": "timeout", "silence": _SILENCE}
-# --- 33: LDV and vector clocks --------------------------------------------------------------------------------------
 
 
+# 33: LDV and vector clocks
 @dataclasses.dataclass(frozen=True, slots=True)
 class Precision:
     pairs: int
     related: int
-    missed: int
-    """Pairs that are related and whose vectors do not say so."""
-    invented: int
-    """Pairs whose vectors say so and that are not related."""
+    missed: int  # Pairs that are related and whose vectors do not say so.
+    invented: int  # Pairs whose vectors say so and that are not related.
 
 
 def _ldv(sent: Sent, members: Sequence[str]) -> tuple[int, ...]:
@@ -77,38 +75,27 @@ def precise(context: Context) -> Measured:
         judge(holds=bool(related) and related < pairs and not missed and not invented),
         "a member's number in the vector is the block of its last message that was delivered before, which says as much as "
         "how many there were",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
-# --- 34: a cycle of four groups -------------------------------------------------------------------------------------
-
+# 34: a cycle of four groups
 _FIG_5_1: Final[Groups] = {
-    "g1": ("p1", "p2", "p3", "p4"),
-    "g2": ("p3", "p4", "p5", "p6"),
-    "g3": ("p5", "p6", "p7", "p8"),
-    "g4": ("p1", "p2", "p7", "p8"),
-}
+    "g1": ("p1", "p2", "p3", "p4"), "g2": ("p3", "p4", "p5", "p6"), "g3": ("p5", "p6", "p7", "p8"), "g4": ("p1", "p2", "p7", "p8")
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ring:
-    first: str
-    """Of m1 and m4, what p2 delivers first."""
-    at: tuple[float, ...]
-    """When p2 delivers, in ms."""
+    first: str  # Of m1 and m4, what p2 delivers first.
+    at: tuple[float, ...]  # When p2 delivers, in ms.
     quiet: bool
 
 
 def ring_of(item: tuple[str, str]) -> Ring:
     order, variant = item
-    run = static(
-        _FIG_5_1,
-        Workload(senders=("p1",), group="g1", rate=1000.0, count=1, size=16),
-        network=delayed({("p1", "p2"): 200.0}),
-        **_TIMED,
-        **EVERY_ORDER[order],
-    )
+    load = Workload(senders=("p1",), group="g1", rate=1000.0, count=1, size=16)
+    run = static(_FIG_5_1, load, network=delayed({("p1", "p2"): 200.0}), **_TIMED, **EVERY_ORDER[order])
     relays = {"p3": Relay("g1", "g2", b"m2"), "p6": Relay("g2", "g3", b"m3"), "p7": Relay("g3", "g4", b"m4")}
     summary, table = trace_of(run, VARIANTS[variant], applications=relays)
     rows = list(rows_of(table, "deliver", "p2"))
@@ -121,33 +108,25 @@ def four_groups(context: Context) -> Measured:
     runs = context.sweep(ring_of, cases)
     right = [run for run in runs[: len(EVERY_ORDER)] if run.first == "m1, m4" and run.quiet]
     truncated = runs[len(EVERY_ORDER) :]
+    cells = [
+        (order, variant or "as built", run.first, ", ".join(f"{at:g}" for at in run.at))
+        for (order, variant), run in zip(cases, runs, strict=True)
+    ]
     return Measured(
         f"p2 delivers m1 before m4 in {len(right)} of {len(EVERY_ORDER)} orders; if numbers of processes, or groups, that "
         f"one shares nothing with are not passed on, {' and '.join(run.first for run in truncated)} (compact and keyed)",
         judge(holds=len(right) == len(EVERY_ORDER) and all(run.first == "m4, m1" for run in truncated)),
         "p6 shares no group with p1, but p1's number has to pass through it to p7 and back to p2; the update rule of 5.5 as "
         "printed names only processes that one shares a group with, and would lose it there",
-        tables=(
-            Table(
-                "what p2 delivers in Fig. 5.1",
-                ("order", "rule", "delivered", "at (ms)"),
-                [
-                    (order, variant or "as built", run.first, ", ".join(f"{at:g}" for at in run.at))
-                    for (order, variant), run in zip(cases, runs, strict=True)
-                ],
-            ),
-        ),
+        tables=(Table("what p2 delivers in Fig. 5.1", ("order", "rule", "delivered", "at (ms)"), cells),),
     )
 
 
-# --- 35: delays -----------------------------------------------------------------------------------------------------
-
-
+# 35: delays
 @dataclasses.dataclass(frozen=True, slots=True)
 class Latency:
     deliveries: int
-    mean: float
-    """Mean time from send to delivery at others, in ms."""
+    mean: float  # Mean time from send to delivery at others, in ms.
     groups: int
 
 
@@ -160,18 +139,18 @@ def latency_of(run: Scenario) -> Latency:
 
 def delays(context: Context) -> Measured:
     seeds = range(context.of(8, 60))
-    orders = list(EVERY_ORDER)
     timed, at_once = (_latencies(context, seeds, silence) for silence in (_TIMED, {"silence_by": "adaptive"}))
     means = {
         order: sum(run.mean * run.deliveries for run in found) / sum(run.deliveries for run in found)
         for order, found in timed.items()
     }
-    fastest = all(
-        fast.mean <= min(relative.mean, slow.mean)
-        for fast, relative, slow in zip(timed["fast, keyed"], timed["relative"], timed["slow"], strict=True)
+    fastest = all(fast.mean <= min(relative.mean, slow.mean) for fast, relative, slow in _three(timed))
+    ordered, ordered_at_once = (
+        sum(fast.mean <= relative.mean <= slow.mean for fast, relative, slow in _three(found)) for found in (timed, at_once)
     )
-    ordered, ordered_at_once = _ordered(timed), _ordered(at_once)
     overall = means["fast, keyed"] <= means["relative"] <= means["slow"]
+    drawn = {order: [run.mean for run in timed[order]] for order in ("slow", "relative", "fast, keyed")}
+    series = curves(list(range(1, len(seeds) + 1)), drawn)
     return Measured(
         f"mean time from send to delivery at others over {len(seeds)} structures: "
         + ", ".join(f"{order} {mean:.1f} ms" for order, mean in means.items())
@@ -183,21 +162,10 @@ def delays(context: Context) -> Measured:
         [
             {"silence": silence, "order": order, "seed": seed, **dataclasses.asdict(run)}
             for silence, found in (("20 ms", timed), ("at once", at_once))
-            for order in orders
-            for seed, run in zip(seeds, found[order], strict=True)
+            for order, runs in found.items()
+            for seed, run in zip(seeds, runs, strict=True)
         ],
-        (
-            Figure(
-                "causal-delays",
-                "Delay of the causal orders, structure by structure",
-                "structure",
-                "mean delay (ms)",
-                tuple(
-                    Series(order, list(range(1, len(seeds) + 1)), [run.mean for run in timed[order]])
-                    for order in ("slow", "relative", "fast, keyed")
-                ),
-            ),
-        ),
+        (Figure("causal-delays", "Delay of the causal orders, structure by structure", "structure", "mean delay (ms)", series),),
     )
 
 
@@ -208,39 +176,28 @@ def _latencies(context: Context, seeds: range, silence: Mapping[str, Any]) -> di
     return {order: runs[place * len(seeds) : (place + 1) * len(seeds)] for place, order in enumerate(EVERY_ORDER)}
 
 
-def _ordered(found: Mapping[str, Sequence[Latency]]) -> int:
-    """Structures in which the means are in the order that is claimed."""
-    runs = zip(found["fast, keyed"], found["relative"], found["slow"], strict=True)
-    return sum(fast.mean <= relative.mean <= slow.mean for fast, relative, slow in runs)
+def _three(found: Mapping[str, Sequence[Latency]]) -> Iterable[tuple[Latency, Latency, Latency]]:
+    """The orders that are compared, structure by structure: fast, relative, slow."""
+    return zip(found["fast, keyed"], found["relative"], found["slow"], strict=True)
 
 
-# --- 37: fast order and groups that one is not in -------------------------------------------------------------------
-
+# 37: fast order and groups that one is not in
 _FOREIGN: Final[Groups] = {"g1": ("i", "j", "k"), "g3": ("j", "k")}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
-    at: float
-    """When i delivers j's message, in ms; negative: never."""
-    prompt: int
-    """Violations of ``prompt``."""
+    at: float  # When i delivers j's message, in ms; negative: never.
+    prompt: int  # Violations of ``prompt``.
     quiet: bool
 
 
 def foreign_of(item: tuple[str, str]) -> Wait:
     """k multicasts in g3; j delivers that and multicasts in g1; i, which is in g1 alone and far from k, gets the latter."""
     vectors, variant = item
-    run = static(
-        _FOREIGN,
-        Workload(senders=("k",), group="g3", rate=1000.0, count=1, size=16),
-        network=delayed({("k", "i"): 50.0}),
-        seconds=0.05,
-        drain=10,
-        order="fast",
-        vectors=vectors,
-        **_TIMED,
-    )
+    load = Workload(senders=("k",), group="g3", rate=1000.0, count=1, size=16)
+    network = delayed({("k", "i"): 50.0})
+    run = static(_FOREIGN, load, network=network, seconds=0.05, drain=10, order="fast", vectors=vectors, **_TIMED)
     summary, table = trace_of(run, VARIANTS[variant], applications={"j": Relay("g3", "g1", b"m")})
     at = next((row["true_time"] / MS for row in rows_of(table, "deliver", "i")), -1.0)
     return Wait(at, violations(table, ["prompt"]), summary.quiet)
@@ -266,17 +223,13 @@ def _when(run: Wait) -> str:
     return f"after {run.at:g} ms" if run.at >= 0 else "never"
 
 
-# --- 38: relative order in one group --------------------------------------------------------------------------------
-
-
+# 38: relative order in one group
 @dataclasses.dataclass(frozen=True, slots=True)
 class Promptness:
     deliveries: int
-    waited: int
-    """Deliveries that had to wait."""
+    waited: int  # Deliveries that had to wait.
     violations: int
-    causal: int
-    """Violations of causal order."""
+    causal: int  # Violations of causal order.
 
 
 def promptness_of(run: Scenario) -> Promptness:
@@ -294,41 +247,33 @@ def one_group_early(context: Context) -> Measured:
         f"that had not happened before; {causal} violations of causal order",
         judge(holds=bool(waited) and not late and not causal),
         "in one group the vector is exact (claim 33) and there are no other groups' blocks to wait for",
-        [dataclasses.asdict(run) for run in relative],
+        rows(relative),
     )
 
 
-# --- 39: relative order and liveness --------------------------------------------------------------------------------
-
+# 39: relative order and liveness
 _CROSSED: Final[Groups] = {"x": ("a", "c", "e", "i"), "y": ("a", "c", "d", "i")}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crossed:
-    delivered: int
-    """Messages that i delivered, of sixteen."""
-    waits: tuple[str, ...]
-    """What i says that it waits for in the end."""
+    delivered: int  # Messages that i delivered, of sixteen.
+    waits: tuple[str, ...]  # What i says that it waits for in the end.
     quiet: bool
 
 
 def crossed_of(variant: str) -> Crossed:
     """a delivers seven messages of y and sends in x; c delivers six of x and sends in y; neither has seen the other's."""
-    run = static(
-        _CROSSED,
+    load = [
         Workload(senders=("d",), group="y", rate=1000.0, burst=7, count=7, size=16),
         Workload(senders=("e",), group="x", rate=1000.0, burst=6, count=6, size=16),
         Workload(senders=("a",), group="x", rate=1000.0, count=1, size=16, start=Duration(5 * MS)),
         Workload(senders=("c",), group="y", rate=1000.0, count=1, size=16, start=Duration(5 * MS)),
-        network=delayed({("d", "c"): 40.0, ("e", "a"): 40.0}),
-        seconds=0.05,
-        drain=20,
-        order="relative",
-        **_TIMED,
-    )
+    ]
+    network = delayed({("d", "c"): 40.0, ("e", "a"): 40.0})
+    run = static(_CROSSED, *load, network=network, seconds=0.05, drain=20, order="relative", **_TIMED)
     summary, table = trace_of(run, VARIANTS[variant])
-    delivered = sum(1 for _ in rows_of(table, "deliver", "i"))
-    return Crossed(delivered, tuple(summary.not_quiet.values()), summary.quiet)
+    return Crossed(sum(1 for _ in rows_of(table, "deliver", "i")), tuple(summary.not_quiet.values()), summary.quiet)
 
 
 def crossed(context: Context) -> Measured:

@@ -34,10 +34,8 @@ class Sent:
 
     message: Message
     packet: Data
-    clock: Mapping[ProcessId, int]
-    """How many messages of each process happened before it or are it."""
-    highest: int
-    """The largest block of what its sender had sent or delivered before."""
+    clock: Mapping[ProcessId, int]  # How many messages of each process happened before it or are it.
+    highest: int  # The largest block of what its sender had sent or delivered before.
 
     def before(self, other: Sent) -> bool:
         """Whether this one happened before another (3.2: over sends and deliveries)."""

@@ -20,7 +20,7 @@ from plainchant.core.model import MS, US, Packet, ProcessId
 from plainchant.protocols.newtop.packets import Data, Null
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, Table, judge
+from ..claims import Context, Figure, Measured, Series, Table, Verdict, curves, judge
 from ..observe import Observer
 from .stations import COST, MESSAGES, SLOWER, TICK, Experiment, Outcome, perform, scenario_of
 
@@ -32,8 +32,7 @@ SIZES: Final = (2, 3, 4, 5, 6)
 ALL_ACTIVE: Final = (350, 300, 250, 200, 150, 100)
 MORE_ACTIVE: Final = (450, 400, 350, 300, 250, 200)
 N: Final = 50
-COSTS: Final = (0, 2000, 4000, 5000, 6000)
-"""Processor times for a packet that are tried, in µs."""
+COSTS: Final = (0, 2000, 4000, 5000, 6000)  # Processor times for a packet that are tried, in µs.
 
 Measure = Callable[[Outcome], float]
 Key = TypeVar("Key", int, float)
@@ -95,24 +94,25 @@ _delay: Measure = attrgetter("delay")
 _throughput: Measure = attrgetter("throughput")
 _SILENCE: Final = "time-silence (ms)"
 _INTERVAL: Final = "interval between messages (ms)"
+_SHOWN: Final[Mapping[str, tuple[str, Measure]]] = {
+    **dict.fromkeys(("7.3", "7.6", "7.9", "7.13", "7.16"), ("unstable blocks, at most", _unstable)),
+    **dict.fromkeys(("7.4", "7.14", "7.18"), ("null messages", _nulls)),
+    **dict.fromkeys(("7.5", "7.8", "7.10", "7.15", "7.17"), ("delay overhead (ms)", _delay)),
+    **dict.fromkeys(("7.7", "7.11"), ("null messages a receiver", _nulls_each)),
+    "7.12": ("messages a second", _throughput),
+}
+"""Figures of the thesis: what y is, and the measure."""
 
 
-def _figures(
-    title: str, x_label: str, lines: Mapping[str, Sweep], *shown: tuple[str, str, Measure], log: bool = False
-) -> tuple[Figure, ...]:
-    """Figures of the thesis, each given by its number, what y is, and the measure; with a line for each sweep."""
-    return tuple(
-        Figure(
-            f"fig-{number.replace('.', '-')}",
-            f"Fig. {number}: {title}",
-            x_label,
-            y_label,
-            tuple(Series(label, list(line.x), line.values(measure)) for label, line in lines.items()),
-            log_x=log,
-            log_y=log,
-        )
-        for number, y_label, measure in shown
-    )
+def _figures(title: str, x_label: str, lines: Mapping[str, Sweep], *shown: str, log: bool = False) -> tuple[Figure, ...]:
+    """Figures of the thesis, by their numbers, with a line for each sweep."""
+    figures = []
+    for number in shown:
+        y_label, measure = _SHOWN[number]
+        series = tuple(Series(label, list(line.x), line.values(measure)) for label, line in lines.items())
+        name = f"fig-{number.replace('.', '-')}"
+        figures.append(Figure(name, f"Fig. {number}: {title}", x_label, y_label, series, log_x=log, log_y=log))
+    return tuple(figures)
 
 
 def _of_members(sweeps: Mapping[int, Sweep]) -> dict[str, Sweep]:
@@ -143,8 +143,7 @@ def _shown(values: Sequence[float], digits: int = 0) -> str:
     return f"{values[0]:.{digits}f} to {values[-1]:.{digits}f}"
 
 
-# --- 48 and 49: one active, time-silence ----------------------------------------------------------------------------
-
+# 48 and 49: one active, time-silence
 _WITH_SILENCE: Final = (
     Direction("unstable blocks", _unstable, up=True),
     Direction("nulls", _nulls, up=False),
@@ -159,22 +158,16 @@ def silence_of_three(context: Context) -> Measured:
     return Measured(
         f"time-silence of 50 to 1050 ms: unstable blocks {_shown(unstable)}, null messages {_shown(nulls)}, delay overhead "
         f"{_shown(delay)} ms",
-        judge(
-            holds=all(direction.holds(line) for direction, line in zip(_WITH_SILENCE, values, strict=True)),
-            nearly=all(direction.tends(line) for direction, line in zip(_WITH_SILENCE, values, strict=True)),
-        ),
+        _judged(list(zip(_WITH_SILENCE, values, strict=True))),
         "a silent member completes all blocks that came since its last null message by one more: the rarer, the more blocks and "
         "messages wait for it",
         sweep.rows(),
-        _figures(
-            "1 active, 3 members, a message every 100 ms",
-            _SILENCE,
-            {"simulated": sweep},
-            ("7.3", "unstable blocks, at most", _unstable),
-            ("7.4", "null messages", _nulls),
-            ("7.5", "delay overhead (ms)", _delay),
-        ),
+        _figures("1 active, 3 members, a message every 100 ms", _SILENCE, {"simulated": sweep}, "7.3", "7.4", "7.5"),
     )
+
+
+def _judged(checked: Sequence[tuple[Direction, Sequence[float]]]) -> Verdict:
+    return judge(holds=all(way.holds(line) for way, line in checked), nearly=all(way.tends(line) for way, line in checked))
 
 
 def silence_by_size(context: Context) -> Measured:
@@ -183,29 +176,20 @@ def silence_by_size(context: Context) -> Measured:
     lines = {size: [(silence, Experiment(size, 200, silence)) for silence in silences] for size in sizes}
     sweeps = _sweeps(context, lines)
     directions = (_WITH_SILENCE[0], Direction("nulls", _nulls_each, up=False), _WITH_SILENCE[2])
-    checked = [(way, sweep.values(way.measure)) for sweep in sweeps.values() for way in directions]
     largest = sweeps[sizes[-1]]
     return Measured(
         f"groups of {sizes[0]} to {sizes[-1]}, 50 to 1050 ms; with {sizes[-1]} members unstable blocks "
         f"{_shown(largest.values(_unstable))}, nulls a receiver {_shown(largest.values(_nulls_each))}, delay overhead "
         f"{_shown(largest.values(_delay))} ms",
-        judge(holds=all(way.holds(line) for way, line in checked), nearly=all(way.tends(line) for way, line in checked)),
+        _judged([(way, sweep.values(way.measure)) for sweep in sweeps.values() for way in directions]),
         "as for three members; more members change little, because a block waits for the slowest of them, which is not much "
         "slower than the others",
         _rows(sweeps),
-        _figures(
-            "1 active, a message every 200 ms",
-            _SILENCE,
-            _of_members(sweeps),
-            ("7.6", "unstable blocks, at most", _unstable),
-            ("7.7", "null messages a receiver", _nulls_each),
-            ("7.8", "delay overhead (ms)", _delay),
-        ),
+        _figures("1 active, a message every 200 ms", _SILENCE, _of_members(sweeps), "7.6", "7.7", "7.8"),
     )
 
 
-# --- 50: one active, interval ---------------------------------------------------------------------------------------
-
+# 50: one active, interval
 _WITH_INTERVAL: Final = (
     Direction("unstable blocks", _unstable, up=True),
     Direction("delay", _delay, up=True),
@@ -224,6 +208,7 @@ def interval_of_three(context: Context) -> Measured:
     delay = values["delay"]
     title = "1 active, 3 members, time-silence 100 ms"
     by_cost = {f"{cost / 1000:g} ms a packet": line for cost, line in sweeps.items()}
+    figures = _figures(title, _INTERVAL, {"simulated": sweep}, "7.9", "7.11", "7.12")
     return Measured(
         f"intervals of 400 to 6 ms: unstable blocks {_shown(values['unstable blocks'])}, delay overhead {delay[0]:.0f} ms, least "
         f"{min(delay):.0f} ms at {sweep.x[delay.index(min(delay))]:g} ms, {delay[-1]:.0f} ms at 6 ms; nulls a receiver "
@@ -236,17 +221,7 @@ def interval_of_three(context: Context) -> Measured:
         "by itself a shorter interval shortens the mean delay. It grows only where processors are busy, so that null messages "
         "wait for them: that, and not the number of unstable blocks, which the thesis blames, lengthens it",
         _rows(sweeps),
-        (
-            *_figures(
-                title,
-                _INTERVAL,
-                {"simulated": sweep},
-                ("7.9", "unstable blocks, at most", _unstable),
-                ("7.11", "null messages a receiver", _nulls_each),
-                ("7.12", "messages a second", _throughput),
-            ),
-            *_figures(title, _INTERVAL, by_cost, ("7.10", "delay overhead (ms)", _delay), log=True),
-        ),
+        (*figures, *_figures(title, _INTERVAL, by_cost, "7.10", log=True)),
         (_by_cost("mean delay overhead in ms, by interval (ms)", sweeps, _delay),),
     )
 
@@ -260,8 +235,7 @@ def _by_cost(title: str, sweeps: Mapping[int, Sweep], measure: Measure) -> Table
     )
 
 
-# --- 51 to 53: all active -------------------------------------------------------------------------------------------
-
+# 51 to 53: all active
 _NOT_MUCH: Final = 1.25
 """A delay that changes by less than this factor has not changed much; of unstable blocks it is one more or less."""
 
@@ -283,14 +257,7 @@ def all_active_of_three(context: Context) -> Measured:
         "member is further away than its time-silence. Null messages also bring members' counters together, which shortens "
         "the delay somewhat, and make a few more blocks",
         sweep.rows(),
-        _figures(
-            "all 3 members active, a message every 400 ms",
-            _SILENCE,
-            {"simulated": sweep},
-            ("7.13", "unstable blocks, at most", _unstable),
-            ("7.14", "null messages", _nulls),
-            ("7.15", "delay overhead (ms)", _delay),
-        ),
+        _figures("all 3 members active, a message every 400 ms", _SILENCE, {"simulated": sweep}, "7.13", "7.14", "7.15"),
     )
 
 
@@ -327,19 +294,11 @@ def all_active_by_size(context: Context) -> Measured:
         judge(holds=lower and max(share.values()) < 0.5, nearly=all(line[-1] < line[0] for line in delays.values())),
         f"shorter by {min(share.values()):.0%} to {max(share.values()):.0%}: a null message comes before the next message would",
         _rows(sweeps),
-        _figures(
-            "all active, a message every 500 ms",
-            _SILENCE,
-            _of_members(sweeps),
-            ("7.16", "unstable blocks, at most", _unstable),
-            ("7.17", "delay overhead (ms)", _delay),
-            ("7.18", "null messages", _nulls),
-        ),
+        _figures("all active, a message every 500 ms", _SILENCE, _of_members(sweeps), "7.16", "7.17", "7.18"),
     )
 
 
-# --- 54: ticks ------------------------------------------------------------------------------------------------------
-
+# 54: ticks
 _TICKS: Final = 4
 
 
@@ -370,39 +329,25 @@ def ticks(context: Context) -> Measured:
     count = context.of(100, 400)
     base = scenario_of(Experiment(4, 1000, _TICKS * TICK // MS, messages=count, cost=0))
     load = Workload(senders=("p1",), rate=1.0, arrivals="poisson", count=count)
-    runs = context.sweep(
-        _silences,
-        [
-            dataclasses.replace(base, seed=seed, workload=(load,), network=dataclasses.replace(base.network, machines=()))
-            for seed in range(context.of(2, 8))
-        ],
-    )
+    base = dataclasses.replace(base, workload=(load,), network=dataclasses.replace(base.network, machines=()))
+    runs = context.sweep(_silences, [dataclasses.replace(base, seed=seed) for seed in range(context.of(2, 8))])
     lengths = [length / MS for run in runs for length in run]
     least, most = min(lengths), max(lengths)
     edges = list(range(150, 201, 5))
-    counts, _ = np.histogram(lengths, bins=edges)
+    counts = [int(number) for number in np.histogram(lengths, bins=edges)[0]]
     whole = TICK / MS
+    series = (Series("simulated", [low + 2.5 for low in edges[:-1]], counts),)
     return Measured(
         f"{len(lengths):,} time-outs of {_TICKS} ticks of {whole:g} ms: {least:.1f} to {most:.1f} ms, mean "
         f"{sum(lengths) / len(lengths):.1f} ms",
         judge(holds=least >= (_TICKS - 1) * whole and most <= _TICKS * whole and most - least > 0.9 * whole),
         "the first tick comes somewhere in the first period, the others a period after each other",
-        [{"from_ms": low, "to_ms": low + 5, "count": int(number)} for low, number in zip(edges, counts, strict=False)],
-        (
-            Figure(
-                "ticks",
-                "Time-outs of four ticks of 50 ms",
-                "length (ms)",
-                "time-outs",
-                (Series("simulated", [low + 2.5 for low in edges[:-1]], [int(number) for number in counts]),),
-            ),
-        ),
+        [{"from_ms": low, "to_ms": low + 5, "count": number} for low, number in zip(edges, counts, strict=False)],
+        (Figure("ticks", "Time-outs of four ticks of 50 ms", "length (ms)", "time-outs", series),),
     )
 
 
-# --- 59: flow control ----------------------------------------------------------------------------------------------
-
-
+# 59: flow control
 def _at_sender(outcome: Outcome) -> float:
     return outcome.delays["p1"]
 
@@ -414,14 +359,11 @@ def _unstable_at_sender(outcome: Outcome) -> float:
 def flow_control(context: Context) -> Measured:
     costs = context.of((COST // US,), COSTS[1:])
     intervals = context.of((400, 150, 75, 50, 25, 6), INTERVALS)
-    lines = {
-        2 * cost + on: [
-            (interval, Experiment(6, interval, 50, blocks=N if on else 0, cost=round(cost) * US)) for interval in intervals
-        ]
-        for cost in costs
-        for on in (0, 1)
-    }
-    sweeps = _sweeps(context, lines, seeds=1)
+
+    def line(cost: int, blocks: int) -> list[tuple[int, Experiment]]:
+        return [(interval, Experiment(6, interval, 50, blocks=blocks, cost=cost * US)) for interval in intervals]
+
+    sweeps = _sweeps(context, {2 * cost + on: line(cost, N if on else 0) for cost in costs for on in (0, 1)}, seeds=1)
     off, on = sweeps[2 * COST // US], sweeps[2 * COST // US + 1]
     delay = "delay at the sender in ms"
     delays = list(zip(intervals, off.values(_at_sender), on.values(_at_sender), strict=True))
@@ -430,6 +372,12 @@ def flow_control(context: Context) -> Measured:
     bounded = max(on.values(_unstable_at_sender)) <= N
     expected = [interval for interval in intervals if interval <= 50]
     without, with_ = delays[-1][1:]
+    figures = []
+    for name, title, sweep in (("2", "flow control off", off), ("3", f"flow control on (N = {N})", on)):
+        measures = {"unstable blocks, at most": _unstable_at_sender, "delay overhead (ms)": _at_sender}
+        series = curves(list(sweep.x), {label: sweep.values(measure) for label, measure in measures.items()})
+        title = f"Fig. 8.{name}: {title}, at the sender"
+        figures.append(Figure(f"fig-8-{name}", title, _INTERVAL, "blocks, or ms", series, log_x=True, log_y=True))
     return Measured(
         f"N = {N}, 6 members: at most {max(on.values(_unstable_at_sender)):.0f} unstable blocks (without flow control "
         f"{max(off.values(_unstable_at_sender)):.0f}); delay at the sender shorter at {_listed(better)} ms, longer at "
@@ -442,24 +390,7 @@ def flow_control(context: Context) -> Measured:
         "complete them wait behind; flow control keeps them with the application instead, where nobody counts their delay. From "
         "which interval on depends on what a packet costs: this is what the cost was chosen by",
         _rows(sweeps),
-        tuple(
-            Figure(
-                name,
-                f"{title}, at the sender",
-                _INTERVAL,
-                "blocks, or ms",
-                (
-                    Series("unstable blocks, at most", list(line.x), line.values(_unstable_at_sender)),
-                    Series("delay overhead (ms)", list(line.x), line.values(_at_sender)),
-                ),
-                log_x=True,
-                log_y=True,
-            )
-            for name, title, line in (
-                ("fig-8-2", "Fig. 8.2: flow control off", off),
-                ("fig-8-3", f"Fig. 8.3: flow control on (N = {N})", on),
-            )
-        ),
+        tuple(figures),
         (
             _by_cost(f"{delay} without flow control, by interval", {cost: sweeps[2 * cost] for cost in costs}, _at_sender),
             _by_cost(f"{delay} with flow control (N = {N})", {cost: sweeps[2 * cost + 1] for cost in costs}, _at_sender),

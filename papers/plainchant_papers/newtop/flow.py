@@ -12,7 +12,7 @@ from plainchant.protocols.newtop.matrix import BlockMatrix
 from plainchant.protocols.newtop.packets import Data
 from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Measured, judge
+from ..claims import Context, Measured, judge, named_rows, rows
 from ..observe import Observer, trace_of
 from ..runs import names
 from .stations import Experiment, scenario_of
@@ -21,29 +21,22 @@ from .variants import VARIANTS
 
 _SHORT: Final = {"silence_by": "timeout", "silence": Duration(5 * MS)}
 
-# --- 55: the bound --------------------------------------------------------------------------------------------------
 
-
+# 55: the bound
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bound:
     blocks: int
-    unstable: int
-    """The most unstable blocks that a member had in a group."""
-    held: float
-    """The most messages that a member held of a group, over N times the group's size."""
-    blocked: int
-    """Times that a message was kept back."""
+    unstable: int  # The most unstable blocks that a member had in a group.
+    held: float  # The most messages that a member held of a group, over N times the group's size.
+    blocked: int  # Times that a message was kept back.
     quiet: bool
 
 
 class _Room(Observer):
     """Looks at every member after everything that happens to it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.unstable = 0
-        self.held = 0.0
-        self.blocked = 0
+    unstable = blocked = 0
+    held = 0.0
 
     def received(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
         for part in self.engines[me].parts.values():
@@ -92,13 +85,11 @@ def bounded(context: Context) -> Measured:
         f"{sum(bool(run.blocked) for run in runs)}",
         judge(holds=not over and held <= 1 and not stuck and any(run.blocked for run in runs)),
         "a message goes out only if the block N before it is stable at everybody",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
-# --- 56 and 58: N and the conditions --------------------------------------------------------------------------------
-
-
+# 56 and 58: N and the conditions
 @dataclasses.dataclass(frozen=True, slots=True)
 class Liveness:
     sent: int
@@ -116,16 +107,8 @@ def liveness_of(item: tuple[int, int, str]) -> Liveness:
     draw = random.Random(f"{seed}/liveness")
     members = names(draw.randrange(2, 6))
     count = 40
-    run = static(
-        {"g": members},
-        Workload(count=count, size=16),
-        seed=seed,
-        network=uneven(draw, members),
-        seconds=1,
-        drain=30,
-        blocks=blocks,
-        **_SHORT,
-    )
+    load, network = Workload(count=count, size=16), uneven(draw, members)
+    run = static({"g": members}, load, seed=seed, network=network, seconds=1, drain=30, blocks=blocks, **_SHORT)
     summary, _ = trace_of(run, VARIANTS[variant])
     return Liveness(summary.messages_sent, count * len(members), summary.quiet)
 
@@ -141,7 +124,7 @@ def least_bound(context: Context) -> Measured:
         judge(holds=live == len(three) and dead == len(two)),
         "with N = 2 the third condition asks for the block itself to be complete before it is sent; the thesis prints N <= 3 "
         "twice where it proves N >= 3",
-        [{"blocks": blocks, **dataclasses.asdict(run)} for blocks, runs in ((3, three), (2, two)) for run in runs],
+        named_rows("blocks", {3: three, 2: two}),
     )
 
 
@@ -156,12 +139,11 @@ def one_condition(context: Context) -> Measured:
         f"{len(whole)}",
         judge(holds=live == len(whole) and dead == len(alone), nearly=live == len(whole) and dead > 0),
         "who waits for fl1 waits for news of stability, which travel with messages, whose senders wait for fl1 too",
-        [{"conditions": rule, **dataclasses.asdict(run)} for rule, runs in (("fl1", alone), ("all", whole)) for run in runs],
+        named_rows("conditions", {"fl1": alone, "all": whole}),
     )
 
 
-# --- 57: Fig. 8.1 ---------------------------------------------------------------------------------------------------
-
+# 57: Fig. 8.1
 _N: Final = 8
 
 
@@ -186,15 +168,12 @@ def example(context: Context) -> Measured:
     )
 
 
-# --- 60: no acknowledgements ----------------------------------------------------------------------------------------
-
-
+# 60: no acknowledgements
 @dataclasses.dataclass(frozen=True, slots=True)
 class Extra:
     data: int
     nulls: int
-    other: int
-    """Packets that are neither."""
+    other: int  # Packets that are neither.
 
 
 def extra_of(item: Experiment) -> Extra:
@@ -211,12 +190,15 @@ def no_acknowledgements(context: Context) -> Measured:
         for members in (3, 6)
         for interval, active in ((10, False), (50, False), (50, True), (200, True))
     ]
-    off = context.sweep(extra_of, experiments)
-    on = context.sweep(extra_of, [dataclasses.replace(experiment, blocks=8) for experiment in experiments])
-    wide = context.sweep(extra_of, [dataclasses.replace(experiment, blocks=50) for experiment in experiments])
+    found = {
+        blocks: context.sweep(extra_of, [dataclasses.replace(experiment, blocks=blocks) for experiment in experiments])
+        for blocks in (0, 8, 50)
+    }
+    off, on, wide = found.values()
     other = sum(run.other for run in (*on, *wide))
-    changes = [after.nulls / before.nulls - 1 for before, after in zip(off, wide, strict=True) if before.nulls]
-    narrow = [after.nulls / before.nulls - 1 for before, after in zip(off, on, strict=True) if before.nulls]
+    changes, narrow = (
+        [after.nulls / before.nulls - 1 for before, after in zip(off, runs, strict=True) if before.nulls] for runs in (wide, on)
+    )
     return Measured(
         f"{sum(run.data for run in wide):,} message packets with flow control: {other} packets that are neither message nor "
         f"null message; null messages with N = 50 {min(changes):+.1%} to {max(changes):+.1%} of those without flow control, "
@@ -225,12 +207,8 @@ def no_acknowledgements(context: Context) -> Measured:
         "what is complete and what is stable travels with messages and null messages; where N is too small for the rate, "
         "senders wait, send later, and each of their messages finds fewer others to share a null message with",
         [
-            {"blocks": blocks, **_named(experiment), **dataclasses.asdict(run)}
-            for blocks, runs in ((0, off), (8, on), (50, wide))
-            for experiment, run in zip(experiments, runs, strict=True)
+            {"blocks": blocks, "members": given.members, "interval_ms": given.interval, "all_active": given.all_active, **row}
+            for blocks, runs in found.items()
+            for given, row in zip(experiments, rows(runs), strict=True)
         ],
     )
-
-
-def _named(experiment: Experiment) -> dict[str, Any]:
-    return {"members": experiment.members, "interval_ms": experiment.interval, "all_active": experiment.all_active}

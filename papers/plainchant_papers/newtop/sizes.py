@@ -27,11 +27,10 @@ from plainchant.scenario.model import Scenario, Workload
 
 from ..claims import Context, Figure, Measured, Series, Table, judge
 from ..observe import Observer
-from .structures import EVERY_ORDER, Groups, clique, ring, static
+from .structures import EVERY_ORDER, Groups, clique, members_of, ring, static
 
 ONE: Final = "one on another"
-_WAVE: Final = 20 * MS
-"""Between two waves: longer than it takes until everything of one is delivered."""
+_WAVE: Final = 20 * MS  # Between two waves: longer than it takes until everything of one is delivered.
 _SILENCE: Final[Mapping[str, Any]] = {"silence_by": "timeout", "silence": Duration(1 * MS)}
 _FIELDS: Final = tuple(name for name in Data.__struct_fields__ if name != "batch")
 
@@ -56,14 +55,11 @@ class Bytes:
     """The last message of a structure, on the wire."""
 
     shape: Shape
-    whole: int
-    """Bytes of the packet, without its content."""
+    whole: int  # Bytes of the packet, without its content.
     fields: Mapping[str, int]
-    numbers: int
-    """Numbers in its vector."""
+    numbers: int  # Numbers in its vector.
     processes: int
-    formula: int
-    """Numbers that 5.5 to 5.7 count for this structure."""
+    formula: int  # Numbers that 5.5 to 5.7 count for this structure.
 
     @property
     def for_order(self) -> int:
@@ -74,9 +70,7 @@ class Bytes:
 class _Last(Observer):
     """The last message that the first process sent."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.packet: Data | None = None
+    packet: Data | None = None
 
     def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
         if isinstance(packet, Data) and me == "p1":
@@ -117,29 +111,19 @@ def bytes_of(shape: Shape) -> Bytes:
     packet = observer.packet
     assert packet is not None
     empty = msgspec.structs.replace(packet, batch=msgspec.structs.replace(packet.batch, body=b""))
-    encode = msgspec.msgpack.encode
     groups = shape.make()
-    return Bytes(
-        shape,
-        whole=len(Codec(PACKETS).encode(empty)),
-        fields={"header": HEADER_BYTES, **{name: len(encode(getattr(packet, name))) for name in _FIELDS}},
-        numbers=sum(len(numbers) for _, numbers in packet.vector),
-        processes=len({name for members in groups.values() for name in members}),
-        formula=formula(shape, groups),
-    )
+    fields = {"header": HEADER_BYTES, **{name: len(msgspec.msgpack.encode(getattr(packet, name))) for name in _FIELDS}}
+    numbers = sum(len(numbers) for _, numbers in packet.vector)
+    return Bytes(shape, len(Codec(PACKETS).encode(empty)), fields, numbers, len(members_of(groups)), formula(shape, groups))
 
 
 def formula(shape: Shape, groups: Groups) -> int:
     """Numbers that a message carries besides its block, as the thesis counts them."""
-    total = sum(len(members) for members in groups.values())
-    return {
-        "total": 0,
-        "slow": 0,
-        "relative": shape.size + len(groups) - 1,
-        "fast, compact": len({name for members in groups.values() for name in members}),
-        "fast, keyed": total,
-        "cbcast": total,
-    }[shape.order]
+    if shape.order in ("total", "slow"):
+        return 0
+    if shape.order == "relative":
+        return shape.size + len(groups) - 1
+    return len(members_of(groups)) if shape.order == "fast, compact" else sum(len(members) for members in groups.values())
 
 
 def table(context: Context) -> list[Bytes]:
@@ -175,6 +159,8 @@ def constant(context: Context) -> Measured:
     groups = [one.shape.groups for one in total]
     largest = max(found, key=lambda one: one.for_order)
     columns = ("members", "groups", *EVERY_ORDER)
+    title = "Bytes for a message's order: groups of the same 16 members"
+    series = tuple(_line(found, order) for order in EVERY_ORDER)
     return Measured(
         f"groups of {min(sizes)} to {max(sizes)}, {min(groups)} to {max(groups)} of them: a message in total order carries "
         f"{max(numbers)} numbers besides its block ({max(vector)} byte says so); the block takes {max(block)} here, and more as "
@@ -187,23 +173,11 @@ def constant(context: Context) -> Measured:
             {**dataclasses.asdict(one.shape), "whole": one.whole, "numbers": one.numbers, "formula": one.formula, **one.fields}
             for one in found
         ],
-        (
-            Figure(
-                "bytes-by-groups",
-                "Bytes for a message's order: groups of the same 16 members",
-                "groups",
-                "bytes of block and vector",
-                tuple(_line(found, order) for order in EVERY_ORDER),
-            ),
-        ),
+        (Figure("bytes-by-groups", title, "groups", "bytes of block and vector", series),),
         (
             Table("bytes for the order (block and vector), groups on one another", columns, _rows(found, ONE, "for_order")),
             Table("bytes for the order (block and vector), groups in a ring", columns, _rows(found, "ring", "for_order")),
-            Table(
-                "field by field, the largest group and most groups on one another",
-                ("field", *EVERY_ORDER),
-                _by_field(found),
-            ),
+            Table("field by field, the largest group and most groups on one another", ("field", *EVERY_ORDER), _by_field(found)),
         ),
     )
 
@@ -240,8 +214,7 @@ def overlapping(context: Context) -> Measured:
         f"in single groups: {'yes' if equal else 'no'}; numbers are as 5.5 to 5.7 count them: "
         f"{'in all' if exact else 'not in all'} {len(found)}. In bytes it is larger in {len(larger)} of {len(several)}",
         judge(
-            holds=smaller == len(several) and equal and exact and not larger,
-            nearly=smaller == len(several) and equal and exact,
+            holds=smaller == len(several) and equal and exact and not larger, nearly=smaller == len(several) and equal and exact
         ),
         "who is in several groups has one number in GLDV and one for each group in the others. But GLDV needs a name beside each "
         "number, where a group's vector goes by the order of its view; where groups overlap little that costs more than it saves",

@@ -22,8 +22,8 @@ at a moment of its own, and is slower than it should be by a share of its own, u
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -36,19 +36,17 @@ from plainchant.scenario.model import Delay, Network, Scenario, Workload
 from plainchant.sim.application import Member
 
 from ..observe import Observer
-from ..runs import names
+from ..runs import Given, names, rows_of, scenario
 
 STATIONS: Final = 3
-COST: Final = 5 * MS
-"""Processor time for a packet, sending or receiving."""
+COST: Final = 5 * MS  # Processor time for a packet, sending or receiving.
 DELAY: Final = Duration(1 * MS)
 TICK: Final = Duration(50 * MS)
 SLOWER: Final = 0.02
 SIZE: Final = 32
 MESSAGES: Final = 1000
 _REPLY: Final = b"reply"
-_LONGEST: Final = Duration(2000 * SECOND)
-"""Until when a run must have got quiet after the last message."""
+_LONGEST: Final = Duration(2000 * SECOND)  # Until when a run must have got quiet after the last message.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,10 +57,8 @@ class Experiment:
     interval: float
     silence: int
     all_active: bool = False
-    messages: int = MESSAGES
-    """Of each sender."""
-    blocks: int = 0
-    """N of flow control; 0: off."""
+    messages: int = MESSAGES  # Of each sender.
+    blocks: int = 0  # N of flow control; 0: off.
     cost: int = COST
     slower: float = SLOWER
     seed: int = 0
@@ -75,10 +71,8 @@ class Outcome:
     experiment: Experiment
     unstable: Mapping[str, int]
     nulls: Mapping[str, int]
-    delays: Mapping[str, float]
-    """Mean delay overhead in ms."""
-    throughput: float
-    """Messages a second."""
+    delays: Mapping[str, float]  # Mean delay overhead in ms.
+    throughput: float  # Messages a second.
 
     @property
     def most_unstable(self) -> int:
@@ -99,23 +93,14 @@ class Outcome:
 
     def row(self) -> dict[str, Any]:
         """As a row of data."""
-        experiment = self.experiment
+        given = self.experiment
         return {
-            "members": experiment.members,
-            "active": "all" if experiment.all_active else "1",
-            "interval_ms": experiment.interval,
-            "silence_ms": experiment.silence,
-            "blocks": experiment.blocks,
-            "cost_us": experiment.cost // US,
-            "seed": experiment.seed,
-            "unstable": self.most_unstable,
-            "unstable_at_sender": self.unstable["p1"],
-            "nulls": self.all_nulls,
-            "nulls_a_receiver": round(self.nulls_a_receiver, 2),
-            "delay_ms": round(self.delay, 3),
-            "delay_at_sender_ms": round(self.delays["p1"], 3),
-            "throughput": round(self.throughput, 3),
-        }
+            "members": given.members, "active": "all" if given.all_active else "1", "interval_ms": given.interval,
+            "silence_ms": given.silence, "blocks": given.blocks, "cost_us": given.cost // US, "seed": given.seed,
+            "unstable": self.most_unstable, "unstable_at_sender": self.unstable["p1"], "nulls": self.all_nulls,
+            "nulls_a_receiver": round(self.nulls_a_receiver, 2), "delay_ms": round(self.delay, 3),
+            "delay_at_sender_ms": round(self.delays["p1"], 3), "throughput": round(self.throughput, 3),
+        }  # fmt: skip
 
 
 def scenario_of(experiment: Experiment) -> Scenario:
@@ -125,45 +110,22 @@ def scenario_of(experiment: Experiment) -> Scenario:
     senders = members if experiment.all_active else members[:1]
     workload = tuple(_loop(experiment, sender, number / experiment.members, draw) for number, sender in enumerate(senders, 1))
     longest = experiment.messages * experiment.interval * (1 + experiment.slower) + 2 * experiment.interval
-    return Scenario(
-        protocol="newtop",
-        name="reproduce",
-        seed=experiment.seed,
-        members=members,
-        parameters={
-            "order": "total",
-            "transport": "fifo",
-            "silence_by": "ticks",
-            "silence": Duration(experiment.silence * MS),
-            "tick": TICK,
-            "probe_after": Duration(2 * experiment.silence * MS),
-            "pack": False,
-            "announce_after": Duration(0),
-            "suspect_after": Duration(0),
-            "blocks": experiment.blocks,
-        },
-        network=Network(
-            delay=Delay("constant", DELAY),
-            broadcast=False,
-            send_cost=Duration(experiment.cost),
-            receive_cost=Duration(experiment.cost),
-            machines=tuple(members[station::STATIONS] for station in range(min(STATIONS, len(members)))),
-        ),
-        workload=workload,
-        duration=Duration(round(longest * MS)),
-        drain=_LONGEST,
-    )
+    parameters = {
+        "order": "total", "transport": "fifo", "silence_by": "ticks", "silence": Duration(experiment.silence * MS), "tick": TICK,
+        "probe_after": Duration(2 * experiment.silence * MS), "pack": False, "announce_after": Duration(0),
+        "suspect_after": Duration(0), "blocks": experiment.blocks,
+    }  # fmt: skip
+    machines = tuple(members[station::STATIONS] for station in range(min(STATIONS, len(members))))
+    cost = Duration(experiment.cost)
+    network = Network(delay=Delay("constant", DELAY), broadcast=False, send_cost=cost, receive_cost=cost, machines=machines)
+    given: Given = {"seed": experiment.seed, "network": network, **parameters}
+    return scenario("newtop", members, *workload, length=longest, drain=_LONGEST / MS, **given)
 
 
 def _loop(experiment: Experiment, sender: str, share: float, draw: random.Random) -> Workload:
-    interval = experiment.interval * (1 + share * experiment.slower)
-    return Workload(
-        senders=(sender,),
-        rate=1000 / interval,
-        count=experiment.messages,
-        size=SIZE,
-        start=Duration(round(draw.random() * experiment.interval * MS)),
-    )
+    rate = 1000 / (experiment.interval * (1 + share * experiment.slower))
+    start = Duration(round(draw.random() * experiment.interval * MS))
+    return Workload(senders=(sender,), rate=rate, count=experiment.messages, size=SIZE, start=start)
 
 
 class _Meter(Observer):
@@ -172,9 +134,7 @@ class _Meter(Observer):
     def __init__(self) -> None:
         super().__init__()
         self._arrived: dict[tuple[ProcessId, ProcessId, int], int] = {}
-        self.waited: dict[ProcessId, int] = {}
-        self.delivered: dict[ProcessId, int] = {}
-        self.nulls: dict[ProcessId, int] = {}
+        self.waited, self.delivered, self.nulls = Counter[ProcessId](), Counter[ProcessId](), Counter[ProcessId]()
 
     def receiving(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Data):
@@ -183,13 +143,11 @@ class _Meter(Observer):
     def sending(self, me: ProcessId, to: Any, packet: Packet) -> None:
         if isinstance(packet, Data):
             self._arrived[me, me, packet.batch.first] = self.hosts[me].now
-        elif isinstance(packet, Null):
-            self.nulls[me] = self.nulls.get(me, 0) + 1
+        self.nulls[me] += isinstance(packet, Null)
 
     def delivering(self, me: ProcessId, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None) -> None:
-        arrived = self._arrived.pop((me, sender, batch.first))
-        self.waited[me] = self.waited.get(me, 0) + self.hosts[me].now - arrived
-        self.delivered[me] = self.delivered.get(me, 0) + 1
+        self.waited[me] += self.hosts[me].now - self._arrived.pop((me, sender, batch.first))
+        self.delivered[me] += 1
 
 
 class _User:
@@ -214,28 +172,23 @@ class _User:
 
 def perform(experiment: Experiment) -> Outcome:
     """Runs an experiment."""
-    scenario = scenario_of(experiment)
-    members = scenario.members
-    total = experiment.messages * len(scenario.workload)
+    run = scenario_of(experiment)
+    members = run.members
+    total = experiment.messages * len(run.workload)
     users = {name: _User(name, total, len(members)) for name in members}
     meter = _Meter()
-    summary, table = meter.run(scenario, applications=users)
+    summary, table = meter.run(run, applications=users)
     if not summary.quiet or not users["p1"].finished:
         raise LabError(f"an experiment did not come to its end: {experiment}: {summary.not_quiet}")
-    sends = pc.min(table.filter(pc.equal(table["kind"], "send"))["true_time"]).as_py()
-    return Outcome(
-        experiment,
-        unstable=_unstable(table, members),
-        nulls={name: meter.nulls.get(name, 0) for name in members},
-        delays={name: meter.waited[name] / meter.delivered[name] / MS for name in members},
-        throughput=total * SECOND / (users["p1"].finished - sends),
-    )
+    first = pc.min(table.filter(pc.equal(table["kind"], "send"))["true_time"]).as_py()
+    nulls = {name: meter.nulls[name] for name in members}
+    delays = {name: meter.waited[name] / meter.delivered[name] / MS for name in members}
+    return Outcome(experiment, _unstable(table, members), nulls, delays, total * SECOND / (users["p1"].finished - first))
 
 
 def _unstable(table: Any, members: tuple[str, ...]) -> dict[str, int]:
-    """The last that each member said of the most unstable blocks that it has had."""
-    rows = table.filter(pc.equal(table["kind"], "state"))
+    """The most unstable blocks that each member says that it has had."""
     most = dict.fromkeys(members, 0)
-    for process, detail in zip(rows["process"].to_pylist(), rows["detail"].to_pylist(), strict=True):
-        most[process] = max(most[process], json.loads(detail).get("unstable", 0))
+    for row in rows_of(table, "state"):
+        most[row["process"]] = max(most[row["process"]], row["detail"].get("unstable", 0))
     return most

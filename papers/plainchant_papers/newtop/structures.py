@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from plainchant.core.model import MS, US, Duration
-from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, RandomFaults, Scenario, Workload
+from plainchant.scenario.model import Delay, LinkOverride, Network, RandomFaults, Scenario, Workload
 
 from ..runs import ONE_MILLISECOND, milliseconds, names
 from ..runs import scenario as any_scenario
@@ -27,9 +27,7 @@ EVERY_ORDER: Final[Mapping[str, Mapping[str, Any]]] = {
 """Parameters of every order, with both kinds of vectors."""
 
 
-# --- structures -----------------------------------------------------------------------------------------------------
-
-
+# Structures
 def chain(groups: int, size: int) -> Groups:
     """Each group shares one member with the next."""
     members = names(groups * (size - 1) + 1)
@@ -97,9 +95,7 @@ def members_of(groups: Groups) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for members in groups.values() for name in members))
 
 
-# --- networks and scenarios -----------------------------------------------------------------------------------------
-
-
+# Networks and scenarios
 def uneven(draw: random.Random, members: Sequence[str]) -> Network:
     """Every link has a constant delay of its own, from a fifth of a millisecond to fifty."""
     links = tuple(
@@ -120,54 +116,27 @@ def delayed(base: Mapping[tuple[str, str], float], otherwise: float = 1.0) -> Ne
     return Network(delay=Delay("constant", Duration(round(otherwise * MS))), link=links)
 
 
-_THESIS: Final[Mapping[str, Any]] = {
-    "transport": "fifo",
-    "pack": False,
-    "announce_after": Duration(0),
-    "suspect_after": Duration(0),
-}
+_NEVER: Final = {"announce_after": Duration(0), "suspect_after": Duration(0)}
+_THESIS: Final[Mapping[str, Any]] = {"transport": "fifo", "pack": False, **_NEVER}
 LOSSY: Final = Network(loss=0.05, duplicate=0.02, reorder=0.1, delay=Delay("uniform", Duration(500 * US), Duration(5 * MS)))
 
 
+_LINKS: Final = Network(delay=Delay("uniform", milliseconds(0.5), milliseconds(1.5)))
+
+
 def scenario(
-    groups: Groups,
-    *workload: Workload,
-    length: float = 1000,
-    drain: float = 30,
-    network: Network | None = None,
-    faults: Sequence[Fault] = (),
-    random_faults: RandomFaults | None = None,
-    seed: int = 0,
-    **parameters: Any,
+    groups: Groups, *workload: Workload, length: float = 1000, drain: float = 30, network: Network = _LINKS, **given: Any
 ) -> Scenario:
     """A scenario of these groups, with links of about a millisecond; ``length`` in ms, ``drain`` in seconds."""
-    return any_scenario(
-        "newtop",
-        members_of(groups),
-        *workload,
-        length=length,
-        drain=1000 * drain,
-        parameters=parameters,
-        groups=groups,
-        network=network or Network(delay=Delay("uniform", milliseconds(0.5), milliseconds(1.5))),
-        faults=faults,
-        random_faults=random_faults,
-        seed=seed,
-    )
+    members, drain = members_of(groups), 1000 * drain
+    return any_scenario("newtop", members, *workload, length=length, drain=drain, groups=groups, network=network, **given)
 
 
 def static(
-    groups: Groups,
-    *workload: Workload,
-    seconds: float = 0.5,
-    drain: float = 60,
-    network: Network = ONE_MILLISECOND,
-    seed: int = 0,
-    **parameters: Any,
+    groups: Groups, *workload: Workload, seconds: float = 0.5, drain: float = 60, network: Network = ONE_MILLISECOND, **given: Any
 ) -> Scenario:
     """Groups that never change, over a FIFO network, with the parameters of the thesis unless others are given."""
-    settings = {**_THESIS, **parameters}
-    return scenario(groups, *workload, length=1000 * seconds, drain=drain, network=network, seed=seed, **settings)
+    return scenario(groups, *workload, length=1000 * seconds, drain=drain, network=network, **{**_THESIS, **given})
 
 
 def random_run(seed: int, order: str, *, lossy: bool = False, most_groups: int = 5, **parameters: Any) -> Scenario:
@@ -177,11 +146,7 @@ def random_run(seed: int, order: str, *, lossy: bool = False, most_groups: int =
     members = members_of(groups)
     workload = tuple(
         Workload(
-            senders=(name,),
-            rate=draw.choice((10.0, 40.0, 120.0)),
-            arrivals="poisson",
-            burst=draw.choice((1, 1, 1, 4)),
-            size=16,
+            senders=(name,), rate=draw.choice((10.0, 40.0, 120.0)), arrivals="poisson", burst=draw.choice((1, 1, 1, 4)), size=16
         )
         for name in members
         if draw.random() < 0.7
@@ -198,26 +163,12 @@ def faulty_run(seed: int, order: str, **parameters: Any) -> Scenario:
     draw = random.Random(f"{seed}/{order}/membership")
     groups = small_structure(draw)
     rate = draw.choice((0.5, 1.0, 2.0))
-    return scenario(
-        groups,
-        Workload(rate=draw.choice((10.0, 40.0)), arrivals="poisson", size=16),
-        seed=seed,
-        network=Network(
-            delay=Delay("uniform", milliseconds(0.5), milliseconds(draw.choice((1, 5)))),
-            loss=draw.choice((0, 0.02, 0.1)),
-            reorder=draw.choice((0, 0.1)),
-        ),
-        random_faults=RandomFaults(
-            crash=draw.choice((0.0, rate, 2 * rate)),
-            restart=0.5,
-            partition=draw.choice((rate, 2 * rate)),
-            cut=draw.choice((0.0, rate)),
-            pause=draw.choice((0.0, rate)),
-            pause_length=milliseconds(300),
-            network_length=milliseconds(draw.choice((150, 500))),
-            most_lost=len(members_of(groups)),
-        ),
-        length=1500,
-        order=order,
-        **parameters,
-    )
+    load = Workload(rate=draw.choice((10.0, 40.0)), arrivals="poisson", size=16)
+    delay = Delay("uniform", milliseconds(0.5), milliseconds(draw.choice((1, 5))))
+    network = Network(delay=delay, loss=draw.choice((0, 0.02, 0.1)), reorder=draw.choice((0, 0.1)))
+    often: dict[str, Any] = {
+        "crash": draw.choice((0.0, rate, 2 * rate)), "partition": draw.choice((rate, 2 * rate)), "cut": draw.choice((0.0, rate)),
+        "pause": draw.choice((0.0, rate)), "network_length": milliseconds(draw.choice((150, 500))),
+    }  # fmt: skip
+    faults = RandomFaults(restart=0.5, pause_length=milliseconds(300), most_lost=len(members_of(groups)), **often)
+    return scenario(groups, load, seed=seed, network=network, random_faults=faults, length=1500, order=order, **parameters)

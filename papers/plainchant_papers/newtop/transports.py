@@ -22,15 +22,13 @@ from plainchant.group import Message
 from plainchant.live.node import join
 from plainchant.live.ports import free_ports
 
-from ..claims import Context, Measured, judge
+from ..claims import Context, Measured, judge, rows
 
 _MEMBERS: Final = ("a", "b", "c")
 _TOGETHER: Final = 64
 _TRIPS: Final = 200
-_SECONDS: Final = 120.0
-"""How long a round may take before it is given up."""
-_CLEARLY: Final = 0.8
-"""Less than so much of the other's time is clearly less."""
+_SECONDS: Final = 120.0  # How long a round may take before it is given up.
+_CLEARLY: Final = 0.8  # Less than so much of the other's time is clearly less.
 _BELOW: Final = {"udp": "lossy", "tcp": "fifo"}
 
 
@@ -50,8 +48,7 @@ class _Member:
         self._group = group
         self._each = each
         self._read = 0
-        self.flooded = 0
-        """Processor time when it had read everything that was sent at once."""
+        self.flooded = 0  # Processor time when it had read everything that was sent at once.
 
     async def send(self) -> None:
         for _ in range(0, self._each, _TOGETHER):
@@ -114,12 +111,9 @@ def compare(rounds: Sequence[Round]) -> Measured:
     return Measured(
         f"processor time over UDP to that over TCP, on loopback: {message:.2f} for a message when all send, {trip:.2f} for a "
         f"round trip (medians of {len(pairs)} pairs)",
-        judge(
-            holds=max(message, trip) < _CLEARLY,
-            nearly=min(message, trip) < _CLEARLY and max(message, trip) < 1 / _CLEARLY,
-        ),
+        judge(holds=max(message, trip) < _CLEARLY, nearly=min(message, trip) < _CLEARLY and max(message, trip) < 1 / _CLEARLY),
         "alike, or UDP a little dearer: over TCP packets that are ready together leave by one system call, over UDP each by its "
         "own. What the thesis hoped for may be so of its TCP, which passed several processes at each member; nothing is lost on "
         "loopback, so that this says nothing of repair",
-        [dataclasses.asdict(one) for one in rounds],
+        rows(rounds),
     )

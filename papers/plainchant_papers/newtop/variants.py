@@ -20,12 +20,41 @@ from plainchant.protocols.newtop.process import Process
 from plainchant.protocols.newtop.vectors import Compact, Keyed, Need, Relative
 from plainchant.protocols.variants import Variants
 
+from ..observe import constants
+
 VARIANTS: Final = Variants()
 
+# The rules as they are built, for variants that change only a part of them.
+_ADVANCE_ON_DELIVERY = Process.advance_on_delivery
+_MERGE = Keyed.merge
+_LEARN = Relative.learn
+_CUTS = Membership.cuts
+_MAY_SEND = Membership.may_send
+_INSTALL_SMALLER = Process.install_smaller
+_REFRESH = Flow.refresh
+_REFUTED = Membership._refuted
+_CONFIRM = Membership._confirm
+_SAY = Process.say
+_TEND = Process._tend
+_NULL = Process._null
+_TOLD = Membership._told
+_FLOW = Flow.__init__
+_NEXT_BLOCK = Process.next_block
 
-# --- chapter 4 ------------------------------------------------------------------------------------------------------
+constants(
+    VARIANTS,
+    ("no second liveness", Process, "sets_off", False),  # Without the null messages of 4.4: time-silence alone.
+    ("silent when idle", Process, "_show_life", None),  # No extended time-silence.
+    ("not mutual", Membership, "exclude_in_turn", None),  # (viii) as printed: P_j in its own detection never holds.
+    # Conditions of chapter 8 that keep no message back.
+    ("fl1 alone", Flow, "fl2", True), ("fl1 alone", Flow, "fl3", True),
+    ("without fl2", Flow, "fl2", True), ("without fl3", Flow, "fl3", True), ("without room", Flow, "room", True),
+    ("sends meanwhile", Process, "_elsewhere", False),  # 9.2: sends in other groups although a request has not come back.
+    ("without Emit", Process, "emit", None),  # 9.2: an idle sequencer is not asked for a number.
+)  # fmt: skip
 
 
+# Chapter 4
 @VARIANTS.replaces("without CA2", Process, "advance_on_delivery")
 def _no_advance(self: Process, part: Part, packet: Data) -> None:
     """The block counter does not advance on delivery."""
@@ -37,9 +66,6 @@ def _counted_advance(self: Process, part: Part, packet: Data) -> None:
     """Not another rule: counts the deliveries that advance the block counter, for :func:`advances`."""
     vars(self)["advances"] = advances(self) + (packet.block > self.counter)
     _ADVANCE_ON_DELIVERY(self, part, packet)
-
-
-_ADVANCE_ON_DELIVERY = Process.advance_on_delivery
 
 
 def advances(process: Process) -> int:
@@ -54,21 +80,13 @@ def _own_group_only(self: Delivery, part: Part, block: int) -> bool:
     return block <= part.matrix.complete
 
 
-@VARIANTS.replaces("no second liveness", Process, "sets_off")
-def _sets_nothing_off(self: Process, part: Part, packet: Multicast) -> bool:
-    """Without the null messages of 4.4: time-silence alone."""
-    return False
-
-
 @VARIANTS.replaces("nulls breed nulls", Process, "sets_off")
 def _all_set_off(self: Process, part: Part, packet: Multicast) -> bool:
     """Null messages set the second mechanism off as messages do."""
     return len(self.parts) > 1
 
 
-# --- chapter 5 ------------------------------------------------------------------------------------------------------
-
-
+# Chapter 5
 @VARIANTS.replaces("GLDV of messages alone", Compact, "is_met")
 def _of_messages(self: Compact, column: Column, number: int) -> bool:
     """5.5 as printed: what counts is numbers of messages that were delivered, or that those messages told of."""
@@ -85,9 +103,6 @@ def _truncated(self: Compact, process: ProcessId) -> bool:
 def _truncated_keyed(self: Keyed, key: GroupId, numbers: tuple[int, ...]) -> None:
     if key in self.parts:
         _MERGE(self, key, numbers)
-
-
-_MERGE = Keyed.merge
 
 
 @VARIANTS.replaces("reversed inequality", Relative, "unmet")
@@ -109,9 +124,6 @@ def _assigned(self: Relative, part: Part, column: Column, packet: Data, nth: int
     self.groups[part.group] = packet.block
 
 
-_LEARN = Relative.learn
-
-
 def _counters(process: Process) -> dict[GroupId, int]:
     found: dict[GroupId, int] = vars(process).setdefault("counters", {})
     return found
@@ -131,9 +143,7 @@ def _raise_in_group(self: Process, part: Part, block: int) -> None:
     counters[part.group] = max(counters.get(part.group, 0), block)
 
 
-# --- chapter 6 ------------------------------------------------------------------------------------------------------
-
-
+# Chapter 6
 @VARIANTS.replaces("transport alone", Membership, "suspect")
 def _removed_at_once(self: Membership, found: Sequence[tuple[Column, dict[str, Any]]], why: str = "silence") -> None:
     """Fig. 2.6: what arrives is delivered, and a process that is suspected is removed, each when it happens."""
@@ -151,11 +161,6 @@ def _delivered_on_arrival(self: Process, source: ProcessId, packet: Packet) -> N
 def _delivered_on_entry(self: Process, part: Part, column: Column, packet: Multicast) -> None:
     if isinstance(packet, Data):
         self.host.deliver(part.group, column.process, packet.batch)
-
-
-@VARIANTS.replaces("silent when idle", Process, "_show_life")
-def _no_sign_of_life(self: Process, part: Part) -> None:
-    """No extended time-silence."""
 
 
 @VARIANTS.replaces("failed apart", Membership, "cuts")
@@ -176,9 +181,6 @@ def _below_the_minimum(self: Membership, detection: dict[ProcessId, int]) -> dic
     return {process: cut - 1 for process, cut in _CUTS(self, detection).items()}
 
 
-_CUTS = Membership.cuts
-
-
 @VARIANTS.replaces("blocks on suspicion", Membership, "may_send")
 def _stops_at_suspicion(self: Membership) -> bool:
     """The rule of [Schiper93c] as 6.4 tells it: sending stops while a process is suspected, or removed."""
@@ -189,9 +191,6 @@ def _stops_at_suspicion(self: Membership) -> bool:
         return _MAY_SEND(self)
     finally:
         self.failed = failed
-
-
-_MAY_SEND = Membership.may_send
 
 
 @VARIANTS.replaces("counted signatures", Process, "signatures")
@@ -214,9 +213,6 @@ def _exclusions(self: Process, part: Part) -> dict[ProcessId, int]:
     return dict.fromkeys(part.members, vars(self).get("excluded", 0))
 
 
-_INSTALL_SMALLER = Process.install_smaller
-
-
 @VARIANTS.replaces("discards at completion", Flow, "refresh")
 def _discards_what_is_complete(self: Flow) -> None:
     """6.3.1 without stability: what is complete here is forgotten, also if another process may still ask for it."""
@@ -224,22 +220,11 @@ def _discards_what_is_complete(self: Flow) -> None:
     self.matrix.discard(self.mine.complete)
 
 
-_REFRESH = Flow.refresh
-
-
 @VARIANTS.replaces("recorded is not erased", Membership, "_refuted")
 def _not_erased(self: Membership, by: ProcessId, say: Refute) -> None:
     """(iv) as printed: a refutation concerns those who suspect, and not what is recorded of others' suspicions."""
     if say.process in self.suspicions:
         _REFUTED(self, by, say)
-
-
-_REFUTED = Membership._refuted
-
-
-@VARIANTS.replaces("not mutual", Membership, "exclude_in_turn")
-def _not_mutual(self: Membership, column: Column) -> None:
-    """(viii) as printed: its condition, that P_j is in its own detection, never holds."""
 
 
 @VARIANTS.replaces("virtual nulls are not stable", Membership, "_confirm")
@@ -250,9 +235,6 @@ def _not_stable(self: Membership, detection: Detection, by: ProcessId) -> None:
     _CONFIRM(self, detection, by)
     for column, stable in zip(columns, before, strict=True):
         column.stable = stable
-
-
-_CONFIRM = Membership._confirm
 
 
 def _unsaid(process: Process) -> list[tuple[Part, Say]]:
@@ -279,17 +261,10 @@ def _says_later(self: Process, part: Part) -> None:
     _TEND(self, part)
 
 
-_SAY = Process.say
-_TEND = Process._tend
-
-
 @VARIANTS.replaces("signs of life wait", Process, "_null")
 def _sign_of_life_waits(self: Process, part: Part, block: int, why: str) -> None:
     """The null messages of the extended time-silence wait for flow control like all others."""
     _NULL(self, part, block, "silence" if why == "alive" else why)
-
-
-_NULL = Process._null
 
 
 @VARIANTS.replaces("counting detections", Membership, "_told")
@@ -302,29 +277,13 @@ def _counted_detection(self: Membership, column: Column, say: Confirmed) -> None
     _TOLD(self, column, say)
 
 
-_TOLD = Membership._told
-
-
-# --- chapter 8 ------------------------------------------------------------------------------------------------------
-
-
-@VARIANTS.replaces("fl1 alone", Flow, "fl2")
-@VARIANTS.replaces("fl1 alone", Flow, "fl3")
-@VARIANTS.replaces("without fl2", Flow, "fl2")
-@VARIANTS.replaces("without fl3", Flow, "fl3")
-@VARIANTS.replaces("without room", Flow, "room")
-def _open(self: Flow, flow: int) -> bool:
-    """This condition keeps no message back."""
-    return True
+# Chapter 8
 
 
 @VARIANTS.replaces("N = 2", Flow, "__init__")
 def _bound_of_two(self: Flow, matrix: BlockMatrix, mine: Column, bound: int) -> None:
     """The parameters refuse this bound."""
     _FLOW(self, matrix, mine, 2)
-
-
-_FLOW = Flow.__init__
 
 
 def _owes_none(self: Part) -> bool:
@@ -335,24 +294,8 @@ def _owes_none(self: Part) -> bool:
 VARIANTS.replaces("nulls by block numbers", Part, "owes_flow")(property(_owes_none))
 
 
-# --- 9.2 ------------------------------------------------------------------------------------------------------------
-
-
+# 9.2
 @VARIANTS.replaces("requests without a number", Process, "next_block")
 def _regardless(self: Process, part: Part, above: int) -> int:
     """The sequencer does not look at the block counter that a request carries."""
     return _NEXT_BLOCK(self, part, 0)
-
-
-_NEXT_BLOCK = Process.next_block
-
-
-@VARIANTS.replaces("sends meanwhile", Process, "_elsewhere")
-def _not_elsewhere(self: Process, part: Part) -> bool:
-    """Sends in other groups although a request has not come back."""
-    return False
-
-
-@VARIANTS.replaces("without Emit", Process, "emit")
-def _no_emit(self: Process, part: Part) -> None:
-    """An idle sequencer is not asked for a number."""

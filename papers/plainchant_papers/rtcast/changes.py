@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -22,18 +22,16 @@ from plainchant.lab.errors import LabError
 from plainchant.scenario.model import Scenario, Workload
 from plainchant.sim import Summary
 
-from ..claims import Context, Figure, Measured, Series, judge
+from ..claims import Context, Figure, Measured, curves, judge, rows
 from ..observe import trace_of
-from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, views_of
+from ..runs import ONE_MILLISECOND, Given, fault, milliseconds, names, rows_of, views_of
 from .rings import BEGIN, FULL, SIZES, instrumented, longest_rotation, ring, times_of
 
 _FIVE: Final = 5
-_KEPT: Final = 200.0
-"""For how long P is kept after a crash, in ms."""
+_KEPT: Final = 200.0  # For how long P is kept after a crash, in ms.
 
 
-# --- 67, 68: P ------------------------------------------------------------------------------------------------------
-
+# 67, 68: P
 SOON: Final = "back soon"
 LATE: Final = "back late"
 NEW: Final = "somebody new"
@@ -47,12 +45,9 @@ class Entered:
     entered: bool
     queries: int
     votes: int
-    updates: int
-    """How often P changed after the crash, or the beginning, at a member that was there all the time."""
-    took: float
-    """From when it began to look for the group to its first view, ms."""
-    rotation: float
-    """P at the end, ms."""
+    updates: int  # How often P changed after the crash, or the beginning, at a member that was there all the time.
+    took: float  # From when it began to look for the group to its first view, ms.
+    rotation: float  # P at the end, ms.
 
 
 def entering(kind: str, seed: int) -> Scenario:
@@ -64,37 +59,22 @@ def entering(kind: str, seed: int) -> Scenario:
         back = at
     else:
         faults = [fault("crash", at, process="p3"), fault("restart", back, process="p3")]
-    return ring(
-        _FIVE,
-        Workload(rate=20.0, arrivals="poisson", size=32, start=milliseconds(BEGIN)),
-        length=back + 300,
-        drain=0,
-        seed=seed,
-        faults=faults,
-        later=("late",) if kind == NEW else (),
-        reclaim_after=milliseconds(_KEPT),
-    )
+    load = Workload(rate=20.0, arrivals="poisson", size=32, start=milliseconds(BEGIN))
+    later = ("late",) if kind == NEW else ()
+    return ring(_FIVE, load, length=back + 300, drain=0, seed=seed, faults=faults, later=later, reclaim_after=milliseconds(_KEPT))
 
 
 def entered_of(item: tuple[str, int]) -> Entered:
     kind, seed = item
     run = entering(kind, seed)
     _, table = trace_of(run)
-    at = run.fault[-1].at
     joiner = "late" if kind == NEW else "p3#1"
-    first = [row["true_time"] for row in rows_of(table, "view") if row["process"] == joiner]
-    since = run.fault[0].at
-    bounds = [row["detail"]["bound"] for row in rows_of(table, "token") if row["process"] == "p1" and row["true_time"] >= since]
+    first = [row["true_time"] for row in rows_of(table, "view", joiner)]
+    bounds = [row["detail"]["bound"] for row in rows_of(table, "token", "p1") if row["true_time"] >= run.fault[0].at]
+    updates = sum(one != other for one, other in pairwise(bounds))
+    took = (first[0] - run.fault[-1].at) / MS if first else 0.0
     kinds = table["kind"].to_pylist()
-    return Entered(
-        kind,
-        entered=bool(first),
-        queries=kinds.count("query"),
-        votes=kinds.count("udeliver"),
-        updates=sum(one != other for one, other in pairwise(bounds)),
-        took=(first[0] - at) / MS if first else 0.0,
-        rotation=bounds[-1] / MS,
-    )
+    return Entered(kind, bool(first), kinds.count("query"), kinds.count("udeliver"), updates, took, bounds[-1] / MS)
 
 
 def _entries(context: Context) -> dict[str, list[Entered]]:
@@ -114,12 +94,10 @@ def no_query(context: Context) -> Measured:
         f"{len(soon)} rejoins while P is kept: {asked[0]} query rounds, in after {took[0]:.0f} ms; {len(entries[LATE])} after "
         f"P was given back, and {len(entries[NEW])} joins of a sixth: {asked[1]} query rounds with "
         f"{sum(run.votes for run in others)} votes, in after {took[1]:.0f} and {took[2]:.0f} ms. {times}",
-        judge(
-            holds=all(run.entered for run in (*soon, *others)) and not asked[0] and all(run.queries > 0 for run in others),
-        ),
+        judge(holds=all(run.entered for run in (*soon, *others)) and not asked[0] and all(run.queries > 0 for run in others)),
         "the sponsor compares the rotation of the ring with the joiner in it to P, and asks only if it is longer; the round "
         "takes a rotation and more, since everybody votes in its turn",
-        [dataclasses.asdict(run) for run in (*soon, *others)],
+        rows(soon, others),
         figure,
     )
 
@@ -134,7 +112,7 @@ def two_updates(context: Context) -> Measured:
         f"({len(soon)} runs each)",
         judge(holds=updates == [[0], [2]] and all(run.entered for run in (*soon, *late))),
         "one update gives P back, another takes it again; who is back soon finds its place still reckoned with",
-        [dataclasses.asdict(run) for run in (*soon, *late)],
+        rows(soon, late),
     )
 
 
@@ -142,22 +120,16 @@ def _list(values: Sequence[int]) -> str:
     return " or ".join(map(str, values))
 
 
-# --- 75: views within a round ---------------------------------------------------------------------------------------
-
-
+# 75: views within a round
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spread:
     """How much later than the first one members installed the same view."""
 
     retransmissions: int
-    pairs: int
-    """A member that installs a view, and another one in it, both of which live for longer than the bound after that."""
-    late: int
-    """Those of them in which the other has not installed it, nor a later one, within the bound."""
-    longest: float
-    """The longest time between two of them, in rotations (P)."""
-    outside: int
-    """Pairs that are not counted: the other one was to be let in by this view, and did not get in."""
+    pairs: int  # A member that installs a view, and another one in it, both of which live for longer than the bound after that.
+    late: int  # Those of them in which the other has not installed it, nor a later one, within the bound.
+    longest: float  # The longest time between two of them, in rotations (P).
+    outside: int  # Pairs that are not counted: the other one was to be let in by this view, and did not get in.
 
 
 def spread_of(run: Scenario) -> Spread:
@@ -208,13 +180,11 @@ def same_views(context: Context) -> Measured:
         "a view waits until every member of the ring has been heard to know of it, so that nobody is far ahead; with "
         "retransmissions the change itself may come up to r rotations later, which the lemma, made without them, does not "
         "count. Who was to be let in and did not get every acknowledgement is as good as crashed, as in the lemma's proof",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
-# --- how long it takes ----------------------------------------------------------------------------------------------
-
-
+# How long it takes
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crash:
     """One member of a ring crashes, ``moment`` (0 to 1) of a rotation after the measurement begins."""
@@ -227,15 +197,11 @@ class Crash:
         load = () if self.idle else (Workload(size=1000, start=milliseconds(BEGIN)),)
         rotation = longest_rotation(self.members, admission=False)
         at = BEGIN + rotation * (1 + self.moment)
+        length = at + 4 * rotation + 50
+        network = ONE_MILLISECOND if self.idle else FULL
+        faults = [fault("crash", at, process=names(self.members)[self.members // 2])]
         return ring(
-            self.members,
-            *load,
-            length=at + 4 * rotation + 50,
-            drain=0,
-            network=ONE_MILLISECOND if self.idle else FULL,
-            faults=[fault("crash", at, process=names(self.members)[self.members // 2])],
-            admission=False,
-            retransmissions=0,
+            self.members, *load, length=length, drain=0, network=network, faults=faults, admission=False, retransmissions=0
         )
 
 
@@ -246,14 +212,10 @@ class Noticed:
     members: int
     idle: bool
     noticed: float
-    out: float
-    """At the last survivor."""
-    rotation: float
-    """P,"""
-    detection: float
-    """the bound on detection,"""
-    printed: float
-    """and P as 4.2 has it, after which, by the paper, everybody can time out."""
+    out: float  # At the last survivor.
+    rotation: float  # P,
+    detection: float  # the bound on detection,
+    printed: float  # and P as 4.2 has it, after which, by the paper, everybody can time out.
 
 
 def noticed_of(crash: Crash) -> Noticed:
@@ -268,16 +230,8 @@ def noticed_of(crash: Crash) -> Noticed:
         out += without[:1] if survivor != name else []
     if not suspected or len(out) < crash.members - 1:
         raise LabError(f"nobody, or not everybody, has noticed that {name} crashed: {crash}")
-    times = times_of(run)
-    return Noticed(
-        crash.members,
-        crash.idle,
-        noticed=(min(suspected) - at) / MS,
-        out=(max(out) - at) / MS,
-        rotation=times["rotation"] / MS,
-        detection=times["detection"] / MS,
-        printed=times["4.2"] / MS,
-    )
+    bounds = [times_of(run)[name] / MS for name in ("rotation", "detection", "4.2")]
+    return Noticed(crash.members, crash.idle, (min(suspected) - at) / MS, (max(out) - at) / MS, *bounds)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -285,8 +239,7 @@ class Joined:
     """A process joins a ring of so many: how long it took, in ms."""
 
     members: int
-    fits: bool
-    """Whether P had room for it: no query round."""
+    fits: bool  # Whether P had room for it: no query round.
     took: float
     rotation: float
 
@@ -294,25 +247,15 @@ class Joined:
 def joined_of(item: tuple[int, bool, int]) -> Joined:
     members, fits, seed = item
     at = BEGIN + 50 + 3.7 * seed
-    named = names(members)
-    joiner = named[-1] if fits else "late"
+    joiner = names(members)[-1] if fits else "late"
     faults = [fault("crash", at - 45, process=joiner), fault("restart", at + 200, process=joiner)] if fits else []
     faults = faults or [fault("join", at + 200, process=joiner)]
     rotation = longest_rotation(members, admission=False)
-    run = ring(
-        members,
-        length=at + 200 + 8 * rotation,
-        drain=0,
-        network=ONE_MILLISECOND,
-        faults=faults,
-        later=() if fits else (joiner,),
-        seed=seed,
-        admission=False,
-        retransmissions=0,
-    )
+    given: Given = {"faults": faults, "later": () if fits else (joiner,), "network": ONE_MILLISECOND, "seed": seed}
+    run = ring(members, length=at + 200 + 8 * rotation, drain=0, admission=False, retransmissions=0, **given)
     _, table = trace_of(run)
     name = f"{joiner}#1" if fits else joiner
-    first = [row["true_time"] for row in rows_of(table, "view") if row["process"] == name]
+    first = [row["true_time"] for row in rows_of(table, "view", name)]
     if not first:
         raise LabError(f"{name} does not get into a ring of {members} within eight rotations (seed {seed})")
     return Joined(members, fits, (first[0] - run.fault[-1].at) / MS, rotation)
@@ -329,41 +272,28 @@ def times_of_changes(context: Context) -> tuple[tuple[Figure, ...], str]:
         joined_of, [(members, fits, seed) for fits in (True, False) for members in sizes for seed in range(len(moments))]
     )
 
-    def worst(idle: bool, value: Callable[[Noticed], float]) -> list[float]:
-        return [max(value(run) for run in crashes if (run.idle, run.members) == (idle, members)) for members in sizes]
+    def worst(idle: bool, name: str) -> list[float]:
+        return [max(getattr(run, name) for run in crashes if (run.idle, run.members) == (idle, size)) for size in sizes]
 
     def slowest(fits: bool) -> list[float]:
         return [max(run.took for run in joins if (run.fits, run.members) == (fits, members)) for members in sizes]
 
     beyond = sum(run.out > run.detection for run in crashes)
-    detection = Figure(
-        "detection-by-size",
-        "one member of n crashes: the longest time of all runs",
-        "members (n)",
-        "ms after the crash",
-        (
-            Series("noticed, idle ring", sizes, worst(True, lambda run: run.noticed)),
-            Series("view, idle ring", sizes, worst(True, lambda run: run.out)),
-            Series("noticed, full turns", sizes, worst(False, lambda run: run.noticed)),
-            Series("view, full turns", sizes, worst(False, lambda run: run.out)),
-            Series("bound on detection here", sizes, worst(True, lambda run: run.detection)),
-            Series("printed: P of 4.2", sizes, worst(True, lambda run: run.printed), from_document=True),
-        ),
-    )
-    joining = Figure(
-        "joining-by-size",
-        "a process joins an idle ring of n: the longest time of all runs",
-        "members (n)",
-        "ms until its first view",
-        (
-            Series("P has room for it", sizes, slowest(True)),
-            Series("query round", sizes, slowest(False)),
-            Series("P", sizes, worst(True, lambda run: run.rotation)),
-        ),
-    )
-    last = worst(False, lambda run: run.out)[-1]
+    shown = {"idle ring": True, "full turns": False}
+    times = {
+        f"{label}, {where}": worst(idle, name)
+        for where, idle in shown.items()
+        for label, name in (("noticed", "noticed"), ("view", "out"))
+    }
+    times |= {"bound on detection here": worst(True, "detection")}
+    entries = {"P has room for it": slowest(True), "query round": slowest(False), "P": worst(True, "rotation")}
+    noticed = curves(sizes, times, {"printed: P of 4.2": worst(True, "printed")})
+    title = "one member of n crashes: the longest time of all runs"
+    detection = Figure("detection-by-size", title, "members (n)", "ms after the crash", noticed)
+    title = "a process joins an idle ring of n: the longest time of all runs"
+    joining = Figure("joining-by-size", title, "members (n)", "ms until its first view", curves(sizes, entries))
     return (detection, joining), (
-        f"A crash in a ring of {sizes[-1]} with full turns is in everybody's view after {last:.0f} ms at the latest (bound "
-        f"{worst(True, lambda run: run.detection)[-1]:.0f}); above the bound in {beyond} of {len(crashes)} runs, "
+        f"A crash in a ring of {sizes[-1]} with full turns is in everybody's view after {worst(False, 'out')[-1]:.0f} ms at the "
+        f"latest (bound {worst(True, 'detection')[-1]:.0f}); above the bound in {beyond} of {len(crashes)} runs, "
         f"above P as 4.2 has it in {sum(run.out > run.printed for run in crashes)}"
     )

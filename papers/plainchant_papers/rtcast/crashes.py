@@ -9,11 +9,11 @@ from typing import Final
 
 from plainchant.core.model import MS, Packet, ProcessId
 from plainchant.protocols.rtcast.packets import Beat, Change, Data
-from plainchant.scenario.model import Delay, Network, Scenario, Workload
+from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Measured, judge, totals
+from ..claims import Context, Measured, judge, rows, totals
 from ..observe import Observer, trace_of
-from ..runs import fault, milliseconds, names, rows_of, views_of, violations
+from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of, views_of, violations
 from .rings import BEGIN, halts, instrumented, ring
 from .variants import variant
 
@@ -21,36 +21,25 @@ _FIVE: Final = 5
 _ATOMIC: Final = ("view-atomicity", "agreement", "total")
 
 
-# --- 64: false omissions --------------------------------------------------------------------------------------------
-
-
+# 64: false omissions
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stayed:
     """A run in which one member crashes: what became of the survivors."""
 
-    cut_short: bool
-    """Whether it crashed in the middle of a broadcast."""
+    cut_short: bool  # Whether it crashed in the middle of a broadcast.
     survivors: int
     stayed: int
-    behind: int
-    """Survivors that lacked a packet which the elimination counts; they are to stop,"""
-    stopped: int
-    """and those that did."""
+    behind: int  # Survivors that lacked a packet which the elimination counts; they are to stop,
+    stopped: int  # and those that did.
     violations: int
 
 
 def one_crash(seed: int, cut_short: bool) -> Scenario:
     """One of five crashes at any moment; what is lost is not sent again."""
     draw = random.Random(f"{seed}/one crash")
-    return ring(
-        _FIVE,
-        Workload(rate=100.0, arrivals="poisson", size=64, start=milliseconds(BEGIN)),
-        length=BEGIN + 250,
-        seed=seed,
-        faults=[fault("crash", BEGIN + draw.uniform(50, 150), process=draw.choice(names(_FIVE)), mid_broadcast=cut_short)],
-        retransmissions=0,
-        admission=False,
-    )
+    load = Workload(rate=100.0, arrivals="poisson", size=64, start=milliseconds(BEGIN))
+    faults = [fault("crash", BEGIN + draw.uniform(50, 150), process=draw.choice(names(_FIVE)), mid_broadcast=cut_short)]
+    return ring(_FIVE, load, length=BEGIN + 250, seed=seed, faults=faults, retransmissions=0, admission=False)
 
 
 class _Packets(Observer):
@@ -76,14 +65,8 @@ def stayed_of(item: tuple[Scenario, str]) -> Stayed:
     stopped = set(halts(summary))
     survivors = [process for process in run.members if process != crashed]
     behind = {process for process in survivors if observer.heard.get((process, crashed)) != observer.last.get(crashed)}
-    return Stayed(
-        run.fault[0].mid_broadcast,
-        survivors=len(survivors),
-        stayed=len(survivors) - len(stopped),
-        behind=len(behind),
-        stopped=len(stopped & behind),
-        violations=violations(table, _ATOMIC),
-    )
+    counts = (len(survivors), len(survivors) - len(stopped), len(behind), len(stopped & behind))
+    return Stayed(run.fault[0].mid_broadcast, *counts, violations(table, _ATOMIC))
 
 
 def false_omission(context: Context) -> Measured:
@@ -102,19 +85,15 @@ def false_omission(context: Context) -> Measured:
         f"stay; if every omission counts, {kept} do. {len(short)} crashes within a broadcast: {behind} survivors lack a packet "
         f"that the elimination counts, {stopped} of them stop; of the {up_to_date} who have all, "
         f"{short_stayed - (behind - stopped)} stay; violations of atomicity and order: {broken}",
-        judge(
-            holds=stayed == survivors > kept and behind == stopped > 0 and not broken and short_stayed == up_to_date,
-        ),
+        judge(holds=stayed == survivors > kept and behind == stopped > 0 and not broken and short_stayed == up_to_date),
         "the elimination says how far the dead member had come: who is just there has missed nothing; who is not would be "
         "different from the others if it stayed",
-        [dataclasses.asdict(run) for run in (*ours, *short, *without)],
+        rows(ours, short, without),
     )
 
 
-# --- 65: Fig. 5 -----------------------------------------------------------------------------------------------------
-
+# 65: Fig. 5
 _FIGURE: Final = tuple("ABCDEFGH")
-_EVEN: Final = Network(delay=Delay("constant", milliseconds(1)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,29 +101,17 @@ class Eliminated:
     """Whom those who timed out eliminated."""
 
     by: dict[ProcessId, tuple[ProcessId, ...]]
-    live: int
-    """Live members among them,"""
-    stopped: int
-    """and live members that stopped for whatever reason."""
-    views: tuple[tuple[ProcessId, ...], ...]
-    """The last views of those who go on, each once."""
+    live: int  # Live members among them,
+    stopped: int  # and live members that stopped for whatever reason.
+    views: tuple[tuple[ProcessId, ...], ...]  # The last views of those who go on, each once.
 
 
 def fig_5(offset: float) -> Scenario:
     """F and G crash, and the heartbeat of D does not reach H in the same round."""
     at = BEGIN + 50 + offset
-    return ring(
-        _FIGURE,
-        length=BEGIN + 200,
-        drain=0,
-        network=_EVEN,
-        admission=False,
-        faults=[
-            fault("omit", at, process="H", source="D", packet="Beat", count=2),
-            fault("crash", at, process="F"),
-            fault("crash", at, process="G"),
-        ],
-    )
+    missed = fault("omit", at, process="H", source="D", packet="Beat", count=2)
+    faults = [missed, fault("crash", at, process="F"), fault("crash", at, process="G")]
+    return ring(_FIGURE, length=BEGIN + 200, drain=0, network=ONE_MILLISECOND, admission=False, faults=faults)
 
 
 def silent_members(seed: int) -> Scenario:
@@ -173,12 +140,8 @@ def eliminated_of(item: tuple[Scenario, str]) -> Eliminated:
     stopped = halts(summary)
     views = views_of(table)
     last = {views[process, "g"][-1][2] for process in run.members if process not in crashed and process not in stopped}
-    return Eliminated(
-        by,
-        live=sum(process not in crashed for processes in by.values() for process in processes),
-        stopped=len(set(stopped) - crashed),
-        views=tuple(sorted(last)),
-    )
+    live = sum(process not in crashed for processes in by.values() for process in processes)
+    return Eliminated(by, live=live, stopped=len(set(stopped) - crashed), views=tuple(sorted(last)))
 
 
 def closure_only(context: Context) -> Measured:
@@ -209,24 +172,19 @@ def closure_only(context: Context) -> Measured:
     )
 
 
-# --- 66: what is said first -----------------------------------------------------------------------------------------
-
-
+# 66: what is said first
 @dataclasses.dataclass(frozen=True, slots=True)
 class Turns:
     """The turns of a run in which a change was said."""
 
     turns: int
     changes: int
-    others: int
-    """Other ordered packets in turns with a change,"""
-    before: int
-    """and those of them that went out before it."""
+    others: int  # Other ordered packets in turns with a change,
+    before: int  # and those of them that went out before it.
 
 
 class _Said(Observer):
-    """The ordered packets of each turn, in the order in which they go out, those that are sent again among them; a heartbeat
-    ends a turn."""
+    """The ordered packets of each turn as they go out, retransmissions among them; a heartbeat ends a turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -248,12 +206,8 @@ def turns_of(run: Scenario) -> Turns:
     observer = _Said()
     observer.run(run)
     changed = [said for said in observer.turns if True in said]
-    return Turns(
-        turns=len(observer.turns),
-        changes=len(changed),
-        others=sum(len(said) - 1 for said in changed),
-        before=sum(said.index(True) for said in changed),
-    )
+    before = sum(said.index(True) for said in changed)
+    return Turns(turns=len(observer.turns), changes=len(changed), others=sum(len(said) - 1 for said in changed), before=before)
 
 
 def changes_first(context: Context) -> Measured:
@@ -264,5 +218,5 @@ def changes_first(context: Context) -> Measured:
         f"with a change; {others:,} other ordered packets are in the same turns, {before} of them before the change",
         judge(holds=changes > 0 and others > 0 and not before),
         "a turn is made up at once, and the change first",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )

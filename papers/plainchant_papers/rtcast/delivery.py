@@ -4,63 +4,50 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from plainchant.core.model import MS, SECOND, ProcessId
-from plainchant.scenario.model import Fault, Scenario, Workload
+from plainchant.scenario.model import Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, judge, totals
+from ..claims import Context, Figure, Measured, curves, judge, rows, totals
 from ..observe import trace_of
 from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of
 from .rings import BEGIN, SIZES, halts, ring, rotations
 
 RULES: Final = ("immediate", "safe")
 _FIVE: Final = 5
-_RATE: Final = 23.0
-"""Messages a second of each member; never in step with the token."""
+_RATE: Final = 23.0  # Messages a second of each member; never in step with the token.
 
 
-# --- 77: who is delayed ---------------------------------------------------------------------------------------------
-
-
+# 77: who is delayed
 @dataclasses.dataclass(frozen=True, slots=True)
 class Missed:
     """A run in which one member misses packets, against the same run without."""
 
     rule: str
     lost: int
-    deliveries: int
-    """At the other members,"""
-    others_later: int
-    """and those of them that came later than without the loss."""
-    others_most: float
-    """By how much at most, ms."""
-    most: float
-    """The same at the member that missed something."""
+    deliveries: int  # At the other members,
+    others_later: int  # and those of them that came later than without the loss.
+    others_most: float  # By how much at most, ms.
+    most: float  # The same at the member that missed something.
     halted: int
 
 
 def missing(rule: str, seed: int, lost: bool) -> Scenario:
     """Five members, one of which does not get some packets; nothing else is different."""
-    faults: list[Fault] = []
-    for number in range(6 if lost else 0):
-        source = names(_FIVE)[(seed + number) % (_FIVE - 1)]
-        faults.append(fault("omit", BEGIN + 40 + 70 * number, process="p5", source=source, packet="Data"))
-    return ring(
-        _FIVE,
-        Workload(rate=60.0, size=64, start=milliseconds(BEGIN)),
-        length=BEGIN + 500,
-        drain=0,
-        seed=seed,
-        faults=faults,
-        network=ONE_MILLISECOND,
-        delivery=rule,
-        admission=False,
-        retransmissions=1,
-        idle_hold=milliseconds(0),
-    )
+    sources = [names(_FIVE)[(seed + number) % (_FIVE - 1)] for number in range(6 if lost else 0)]
+    at = BEGIN + 40
+    faults = [fault("omit", at + 70 * n, process="p5", source=name, packet="Data") for n, name in enumerate(sources)]
+    return _steady(_FIVE, 60.0, 500, delivery=rule, seed=seed, faults=faults, retransmissions=1)
+
+
+def _steady(members: int, rate: float, length: float, **given: Any) -> Scenario:
+    """Messages are handed over wherever the token is, and it never waits for them, so all rotations are equally long."""
+    load = Workload(rate=rate, size=64, start=milliseconds(BEGIN))
+    given |= {"network": ONE_MILLISECOND, "admission": False, "idle_hold": milliseconds(0)}
+    return ring(members, load, length=BEGIN + length, drain=0, **given)
 
 
 def missed_of(item: tuple[str, int]) -> Missed:
@@ -93,13 +80,11 @@ def only_the_requester(context: Context) -> Measured:
         judge(holds=lost > 0 and not later and not halted and max(run.most for run in ours) > 0 and safe_later > 0),
         "nobody waits to hear that others have a message; the retransmission itself takes time of its sender's turn, which is "
         "kept for it",
-        [dataclasses.asdict(run) for run in (*ours, *safe)],
+        rows(ours, safe),
     )
 
 
-# --- 78: one round against two --------------------------------------------------------------------------------------
-
-
+# 78: one round against two
 @dataclasses.dataclass(frozen=True, slots=True)
 class Latency:
     """How long messages of a ring take, in ms, from when the application hands them over."""
@@ -109,49 +94,23 @@ class Latency:
     messages: int
     mean: float
     most: float
-    sent: float
-    """From when they are sent, on average,"""
-    sent_most: float
-    """and at most."""
-    rotation: float
-    """The mean rotation."""
-    longest: float
-    """The longest rotation."""
+    sent: float  # From when they are sent, on average,
+    sent_most: float  # and at most.
+    rotation: float  # The mean rotation.
+    longest: float  # The longest rotation.
 
 
 def latency_of(item: tuple[str, int]) -> Latency:
-    """Everybody hands over a message now and then, wherever the token is; it never waits for messages, so that all rotations are
-    equally long."""
     rule, members = item
-    run = ring(
-        members,
-        Workload(rate=_RATE, size=64, start=milliseconds(BEGIN)),
-        length=BEGIN + 400,
-        drain=0,
-        network=ONE_MILLISECOND,
-        delivery=rule,
-        admission=False,
-        retransmissions=0,
-        idle_hold=milliseconds(0),
-    )
-    _, table = trace_of(run)
+    _, table = trace_of(_steady(members, _RATE, 400, delivery=rule, retransmissions=0))
     took, sent = [], []
     for row in rows_of(table, "deliver"):
         handed = BEGIN * MS + round((row["seq"] - 1) * SECOND / _RATE)
         took.append((row["true_time"] - handed) / MS)
         sent.append((row["true_time"] - row["sent"]) / MS)
     turns = [rotation / MS for rotation in rotations(table)]
-    return Latency(
-        rule,
-        members,
-        len(took),
-        statistics.mean(took),
-        max(took),
-        statistics.mean(sent),
-        max(sent),
-        statistics.mean(turns),
-        max(turns),
-    )
+    figures = [measure(times) for times in (took, sent, turns) for measure in (statistics.mean, max)]
+    return Latency(rule, members, len(took), *figures)
 
 
 def one_round(context: Context) -> Measured:
@@ -165,6 +124,10 @@ def one_round(context: Context) -> Measured:
     slower = all(one.mean < other.mean for one, other in zip(ours, safe, strict=True))
     two = all(run.most > run.longest for run in safe) and above[1] <= delay
     last = (ours[-1], safe[-1])
+    lines = {f"{rule}, mean": [run.mean for run in found if run.rule == rule] for rule in RULES}
+    lines |= {f"{rule}, longest": [run.most for run in found if run.rule == rule] for rule in RULES}
+    printed = {"one rotation": [run.longest for run in ours], "two rotations": [2 * run.longest for run in ours]}
+    title = "from the application's hand-over to delivery, links of 1 ms"
     return Measured(
         f"rings of {sizes[0]} to {sizes[-1]}, links of {delay:g} ms, from the application's hand-over: with immediate delivery "
         f"a message takes a rotation and {above[0]:.1f} ms at the most, with safe delivery two rotations and {above[1]:.1f} "
@@ -174,19 +137,6 @@ def one_round(context: Context) -> Measured:
         "a message waits for its sender's turn, which takes a rotation at the most, and is delivered when it comes. Safe "
         "delivery waits until everybody has said in its own turn that it has it: another rotation (heartbeats go to all; in "
         "Totem the token alone carries this, and one more round is needed to tell it)",
-        [dataclasses.asdict(run) for run in found],
-        (
-            Figure(
-                "latency-by-size",
-                "from the application's hand-over to delivery, links of 1 ms",
-                "members (n)",
-                "ms",
-                (
-                    *(Series(f"{rule}, mean", sizes, [run.mean for run in found if run.rule == rule]) for rule in RULES),
-                    *(Series(f"{rule}, longest", sizes, [run.most for run in found if run.rule == rule]) for rule in RULES),
-                    Series("one rotation", sizes, [run.longest for run in ours], from_document=True),
-                    Series("two rotations", sizes, [2 * run.longest for run in ours], from_document=True),
-                ),
-            ),
-        ),
+        rows(found),
+        (Figure("latency-by-size", title, "members (n)", "ms", curves(sizes, lines, printed)),),
     )

@@ -1,19 +1,18 @@
-"""Claims 69, 70 and 79 (4.6, section 5, 6.3): what r retransmissions cost and save, Delta, and deadlines in runs with
-failures."""
+"""Claims 69, 70 and 79 (4.6, section 5, 6.3): what r retransmissions cost and save, Delta, and deadlines under failures."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping
+from itertools import product
 from typing import Final
 
 from plainchant.core.model import SECOND, Duration
 from plainchant.scenario.model import Fault, Scenario, Workload
 
-from ..claims import Context, Figure, Measured, Series, judge
+from ..claims import Context, Figure, Measured, curves, judge, rows
 from ..observe import trace_of
-from ..runs import ONE_MILLISECOND, fault, milliseconds, names, rows_of
+from ..runs import ONE_MILLISECOND, Given, fault, milliseconds, names, rows_of
 from .rings import BEGIN, FULL, Checked, checked, halts, longest_rotation, reasons, ring, rotations, times_of
 
 RETRANSMISSIONS: Final = (0, 1, 2, 3)
@@ -22,9 +21,7 @@ DEADLINES: Final = (60, 80, 100, 130, 160, 200, 250, 300, 400, 500)
 _FOUR: Final = 4
 
 
-# --- 69: what r costs and saves -------------------------------------------------------------------------------------
-
-
+# 69: what r costs and saves
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lossy:
     """A ring over links that lose packets, for a second."""
@@ -34,19 +31,10 @@ class Lossy:
     seed: int
 
     def run(self) -> Scenario:
-        return ring(
-            _FOUR,
-            Workload(rate=50.0, arrivals="poisson", size=64, start=milliseconds(BEGIN)),
-            length=BEGIN + 1000,
-            drain=0,
-            network=ONE_MILLISECOND,
-            faults=[fault("loss", BEGIN, rate=self.loss)],
-            seed=self.seed,
-            retransmissions=self.retransmissions,
-            resends=4,
-            admission=False,
-            heartbeats=4,
-        )
+        load = Workload(rate=50.0, arrivals="poisson", size=64, start=milliseconds(BEGIN))
+        given: Given = {"seed": self.seed, "network": ONE_MILLISECOND, "faults": [fault("loss", BEGIN, rate=self.loss)]}
+        given |= {"retransmissions": self.retransmissions, "resends": 4, "admission": False, "heartbeats": 4}
+        return ring(_FOUR, load, length=BEGIN + 1000, drain=0, **given)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,8 +45,7 @@ class Survived:
     loss: float
     members: int
     halted: int
-    omissions: int
-    """Those of them that stopped because they missed a packet."""
+    omissions: int  # Those of them that stopped because they missed a packet.
 
 
 def survived_of(lossy: Lossy) -> Survived:
@@ -81,15 +68,8 @@ class Load:
     def run(self) -> Scenario:
         begin, deadline = milliseconds(BEGIN), milliseconds(self.deadline)
         stream = Workload(senders=("p1",), rate=self.rate, size=_SIZE, deadline=deadline, start=begin)
-        return ring(
-            _FOUR,
-            *(stream,) * _STREAMS,
-            length=BEGIN + 200,
-            drain=0,
-            network=FULL,
-            retransmissions=self.retransmissions,
-            hold=milliseconds(8),
-        )
+        given: Given = {"network": FULL, "retransmissions": self.retransmissions, "hold": milliseconds(8)}
+        return ring(_FOUR, *(stream,) * _STREAMS, length=BEGIN + 200, drain=0, **given)
 
 
 _SIZE: Final = 1000
@@ -103,24 +83,18 @@ class Admitted:
     retransmissions: int
     deadline: int
     streams: int
-    load: float
-    """Of their messages, kbit/s."""
-    missed: int
-    """Messages that came too late."""
+    load: float  # Of their messages, kbit/s.
+    missed: int  # Messages that came too late.
 
 
 def admitted_of(load: Load) -> Admitted:
-    run = load.run()
-    summary, table = trace_of(run)
-    late = 0
-    sent = {
+    summary, table = trace_of(load.run())
+    due = {
         (row["sender"], row["seq"]): row["true_time"] + row["deadline"] - row["time"]
         for row in rows_of(table, "send")
         if row["deadline"] is not None
     }
-    for row in rows_of(table, "deliver"):
-        due = sent.get((row["sender"], row["seq"]))
-        late += due is not None and row["true_time"] > due
+    late = sum(row["true_time"] > due.get((row["sender"], row["seq"]), row["true_time"]) for row in rows_of(table, "deliver"))
     count = summary.streams_admitted
     return Admitted(load.retransmissions, load.deadline, count, count * _SIZE * 8 * load.rate / 1000, late)
 
@@ -128,8 +102,7 @@ def admitted_of(load: Load) -> Admitted:
 def more_retransmissions(context: Context) -> Measured:
     losses = context.of(LOSSES[2:3], LOSSES)
     seeds = range(context.of(2, 8))
-    flat = [Lossy(r, loss, seed) for r in RETRANSMISSIONS for loss in losses for seed in seeds]
-    survived = context.sweep(survived_of, flat)
+    survived = context.sweep(survived_of, [Lossy(*each) for each in product(RETRANSMISSIONS, losses, seeds)])
     deadlines = context.of(DEADLINES[5:9:3], DEADLINES)
     admitted = context.sweep(admitted_of, [Load(r, deadline) for r in RETRANSMISSIONS for deadline in deadlines])
 
@@ -147,6 +120,10 @@ def more_retransmissions(context: Context) -> Measured:
     where = losses[len(losses) // 2]
     place = losses.index(where)
     middle = len(deadlines) // 2
+    by_loss = curves(losses, {f"r = {r}": values for r, values in halted.items()})
+    by_deadline = curves(deadlines, {f"r = {r}": values for r, values in loads.items()})
+    title = f"load that one member is promised, messages of {_SIZE} bytes"
+    stops = "a member stops within a second, four members"
     return Measured(
         f"members that stop within a second because they miss a packet, {where:.1%} of packets lost: "
         f"{', '.join(f'{by_r[r][place]:.0%} (r = {r})' for r in RETRANSMISSIONS)}; for any reason "
@@ -157,30 +134,15 @@ def more_retransmissions(context: Context) -> Measured:
         "a retransmission more is a rotation more in Delta, which leaves fewer turns to send a message in, and time is kept "
         "for it in every turn; and a packet has to be lost once more to be missed. A member whose heartbeats are all lost is "
         "eliminated whatever r is",
-        [dataclasses.asdict(run) for run in survived],
+        rows(survived),
         (
-            Figure(
-                "halts-by-loss",
-                "a member stops within a second, four members",
-                "share of packets lost",
-                "probability",
-                tuple(Series(f"r = {r}", losses, halted[r]) for r in RETRANSMISSIONS),
-                log_x=True,
-            ),
-            Figure(
-                "admitted-by-deadline",
-                f"load that one member is promised, messages of {_SIZE} bytes",
-                "deadline and period (ms)",
-                "kbit/s",
-                tuple(Series(f"r = {r}", deadlines, loads[r]) for r in RETRANSMISSIONS),
-            ),
+            Figure("halts-by-loss", stops, "share of packets lost", "probability", by_loss, log_x=True),
+            Figure("admitted-by-deadline", title, "deadline and period (ms)", "kbit/s", by_deadline),
         ),
     )
 
 
-# --- 70: Delta ------------------------------------------------------------------------------------------------------
-
-
+# 70: Delta
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slow:
     """A packet of one sender is lost r times at one member, again and again; the others' turns are full."""
@@ -191,28 +153,18 @@ class Slow:
 
     def run(self) -> Scenario:
         draw = random.Random(f"{self.seed}/slow")
-        rotation = longest_rotation(self.members, retransmissions=self.retransmissions, admission=False)
+        count = self.retransmissions
+        rotation = longest_rotation(self.members, retransmissions=count, admission=False)
         others = names(self.members)[1:]
         faults: list[Fault] = []
         at = BEGIN + 50
-        for _ in range(4 if self.retransmissions else 0):
-            count = self.retransmissions
+        for _ in range(4 if count else 0):
             faults.append(fault("omit", at, process=draw.choice(others), source=_SENDER, packet="Data", count=count))
-            at += (self.retransmissions + 2) * rotation
-        return ring(
-            self.members,
-            Workload(senders=(_SENDER,), rate=4000 / rotation, size=64, start=milliseconds(BEGIN)),
-            Workload(senders=others, size=1058, start=milliseconds(BEGIN)),
-            length=at + 2 * rotation,
-            drain=0,
-            network=FULL,
-            faults=faults,
-            seed=self.seed,
-            retransmissions=self.retransmissions,
-            admission=False,
-            clocks="none",
-            heartbeats=1,
-        )
+            at += (count + 2) * rotation
+        own = Workload(senders=(_SENDER,), rate=4000 / rotation, size=64, start=milliseconds(BEGIN))
+        full = Workload(senders=others, size=1058, start=milliseconds(BEGIN))
+        given: Given = {"retransmissions": count, "admission": False, "clocks": "none", "heartbeats": 1, "network": FULL}
+        return ring(self.members, own, full, length=at + 2 * rotation, drain=0, faults=faults, seed=self.seed, **given)
 
 
 _SENDER: Final = "p1"
@@ -226,10 +178,8 @@ class Delayed:
     members: int
     deliveries: int
     lost: int
-    longest: float
-    """In rotations (P),"""
-    turning: float
-    """and in rotations as long as the longest that was measured."""
+    longest: float  # In rotations (P),
+    turning: float  # and in rotations as long as the longest that was measured.
     halted: int
 
 
@@ -239,15 +189,9 @@ def delayed_of(slow: Slow) -> Delayed:
     took = [row["true_time"] - row["sent"] for row in rows_of(table, "deliver") if row["sender"] == _SENDER]
     longest = max(took)
     omitted = sum(row["detail"].get("fault") == "omit" for row in rows_of(table, "fault"))
-    return Delayed(
-        slow.retransmissions,
-        slow.members,
-        len(took),
-        omitted,
-        longest / times_of(run)["rotation"],
-        longest / max(rotations(table)),
-        len(halts(summary)),
-    )
+    turning = longest / max(rotations(table))
+    halted = len(halts(summary))
+    return Delayed(slow.retransmissions, slow.members, len(took), omitted, longest / times_of(run)["rotation"], turning, halted)
 
 
 def delivery_time(context: Context) -> Measured:
@@ -264,16 +208,13 @@ def delivery_time(context: Context) -> Measured:
         f"they were, {', '.join(f'{turning[r]:.2f}' for r in RETRANSMISSIONS)}; {halted} members stopped",
         judge(holds=lost and not halted and all(worst[r] <= r + 1 for r in RETRANSMISSIONS)),
         "what is missing is asked for in one's own turn and sent again in its sender's next one: at most P for each time",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
-# --- 79: deadlines --------------------------------------------------------------------------------------------------
-
-
+# 79: deadlines
 def on_time(seed: int) -> Scenario:
-    """Periodic and single messages with deadlines, and others; one member crashes and comes back; packets are lost up to r times,
-    one after the other."""
+    """Messages with and without deadlines; a member crashes and comes back; packets are lost up to r times, one after another."""
     draw = random.Random(f"{seed}/on time")
     retransmissions = seed % 4
     members = draw.randrange(3, 7)
@@ -298,16 +239,8 @@ def on_time(seed: int) -> Scenario:
         at += (retransmissions + 3) * rotation
     crashed = draw.choice(named)
     faults += [fault("crash", at, process=crashed), fault("restart", at + 4 * rotation, process=crashed)]
-    return ring(
-        members,
-        *load,
-        length=at + 12 * rotation,
-        drain=0,
-        seed=seed,
-        faults=faults,
-        network=FULL,
-        retransmissions=retransmissions,
-    )
+    length = at + 12 * rotation
+    return ring(members, *load, length=length, drain=0, seed=seed, faults=faults, network=FULL, retransmissions=retransmissions)
 
 
 def timely_of(seed: int) -> Checked:
@@ -326,16 +259,13 @@ def every_deadline(context: Context) -> Measured:
     others = sum(sum(run.violations.values()) for run in runs) - missed
     crashes, omissions = sum(run.crashes for run in runs), sum(run.omissions for run in runs)
     first = next((run.first for run in runs if run.first), "")
+    by_r = ", ".join(f"{count:,} with r = {r}" for r, count in cases.items())
     return Measured(
         f"{len(runs)} runs with {crashes} crashes and {omissions} packets dropped: {sum(cases.values()):,} deliveries of "
-        f"guaranteed messages ({_by_r(cases)}), {missed} after their deadline or never at a destination that did not crash; "
+        f"guaranteed messages ({by_r}), {missed} after their deadline or never at a destination that did not crash; "
         f"{others} violations of order and atomicity{'; ' + first if first else ''}",
         judge(holds=all(cases.values()) and not missed and not others and crashes > 0 and omissions > 0),
         "a deadline is promised only if it leaves time for everything that is assumed to go wrong: r losses of a packet, and "
         "as many crashes in a rotation as P has room for",
         [run.row() for run in runs],
     )
-
-
-def _by_r(cases: Mapping[int, int]) -> str:
-    return ", ".join(f"{count:,} with r = {r}" for r, count in cases.items())

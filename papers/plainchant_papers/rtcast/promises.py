@@ -1,5 +1,4 @@
-"""Claims 74, 76 and 80 (Lemmas 3 and 7, 6.1): order and atomicity in runs with instrumented failures, and of the minimal
-stack."""
+"""Claims 74, 76 and 80 (Lemmas 3 and 7, 6.1): order and atomicity under instrumented failures, and of the minimal stack."""
 
 from __future__ import annotations
 
@@ -36,16 +35,8 @@ def _runs(context: Context) -> list[Checked]:
 def overtaking_of(item: tuple[int, bool]) -> int:
     """Members that stop in a run where nothing fails and packets overtake each other."""
     seed, held = item
-    run = ring(
-        5,
-        Workload(rate=30.0, arrivals="poisson", size=32, start=milliseconds(BEGIN)),
-        length=BEGIN + 300,
-        seed=seed,
-        drain=0,
-        admission=False,
-        retransmissions=0,
-        overtaking=held,
-    )
+    load = Workload(rate=30.0, arrivals="poisson", size=32, start=milliseconds(BEGIN))
+    run = ring(5, load, length=BEGIN + 300, seed=seed, drain=0, admission=False, retransmissions=0, overtaking=held)
     return len(halts(trace_of(run)[0]))
 
 
@@ -93,22 +84,16 @@ class Announced:
     """A member dies while it announces that another one is dead."""
 
     rule: str
-    stopped: int
-    """Survivors that stopped."""
+    stopped: int  # Survivors that stopped.
     violations: int
 
 
 def dying(seed: int, more: Sequence[Fault] = ()) -> Scenario:
     """One of five crashes."""
+    load = Workload(rate=40.0, arrivals="poisson", size=32, start=milliseconds(BEGIN))
+    faults = [fault("crash", BEGIN + 50 + 1.7 * seed, process="p2"), *more]
     return ring(
-        5,
-        Workload(rate=40.0, arrivals="poisson", size=32, start=milliseconds(BEGIN)),
-        length=BEGIN + 300,
-        seed=seed,
-        network=ONE_MILLISECOND,
-        faults=[fault("crash", BEGIN + 50 + 1.7 * seed, process="p2"), *more],
-        admission=False,
-        retransmissions=0,
+        5, load, length=BEGIN + 300, seed=seed, network=ONE_MILLISECOND, faults=faults, admission=False, retransmissions=0
     )
 
 

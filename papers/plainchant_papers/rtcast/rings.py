@@ -26,17 +26,13 @@ from plainchant.sim import Summary
 from ..observe import Make, trace_of
 from ..runs import ONE_MILLISECOND, came_to_rest, fault, milliseconds, names, rows_of, scenario
 
-BEGIN: Final = 300.0
-"""By then every ring here has formed."""
-DELAY: Final = 2.0
-"""d_max, as the defaults have it."""
+BEGIN: Final = 300.0  # By then every ring here has formed.
+DELAY: Final = 2.0  # d_max, as the defaults have it.
 WITHIN: Final = Network(delay=Delay("uniform", milliseconds(0.2), milliseconds(DELAY)))
 """Delays of all sizes up to d_max: packets overtake each other."""
-SIZES: Final = (2, 3, 4, 6, 8, 12, 16)
-"""Members of the rings that are compared by size."""
+SIZES: Final = (2, 3, 4, 6, 8, 12, 16)  # Members of the rings that are compared by size.
 BANDWIDTH: Final = 10_000_000
-HEADER: Final = 48
-"""With the 16 bytes that the simulator reckons for a packet, the protocol's own 64."""
+HEADER: Final = 48  # With the 16 bytes that the simulator reckons for a packet, the protocol's own 64.
 FULL: Final = Network(delay=Delay("constant", milliseconds(DELAY)), bandwidth=BANDWIDTH, header=HEADER, minimum_frame=256)
 """Every packet takes the time that the ring reckons with, and then d_max."""
 
@@ -46,28 +42,13 @@ def ring(
     *workload: Workload,
     length: float = 1000,
     drain: float = 20_000,
-    later: Sequence[str] = (),
     network: Network = WITHIN,
-    faults: Sequence[Fault] = (),
-    random_faults: RandomFaults | None = None,
-    seed: int = 0,
-    **parameters: Any,
+    **given: Any,
 ) -> Scenario:
     """A scenario of one ring."""
     named = names(members) if isinstance(members, int) else tuple(members)
-    return scenario(
-        "rtcast",
-        named,
-        *workload,
-        length=length,
-        drain=drain,
-        parameters={"idle_hold": milliseconds(1), **parameters},
-        later=later,
-        network=network,
-        faults=faults,
-        random_faults=random_faults,
-        seed=seed,
-    )
+    given = {"idle_hold": milliseconds(1), **given}
+    return scenario("rtcast", named, *workload, length=length, drain=drain, network=network, **given)
 
 
 def parameters_of(run: Scenario) -> Parameters:
@@ -81,14 +62,8 @@ def times_of(run: Scenario, members: int = 0) -> Mapping[str, int]:
     interface = Interface(parameters)
     ring = names(members) if members else run.members
     holds = [interface.hold(process) for process in ring]
-    printed = interface.printed(ring, holds)
-    return {
-        **bounds_of(parameters, ring),
-        "4.1": printed - interface.slot,
-        "4.2": printed,
-        "slot": interface.slot,
-        "hold": holds[0],
-    }
+    printed, slot = interface.printed(ring, holds), interface.slot
+    return {**bounds_of(parameters, ring), "4.1": printed - slot, "4.2": printed, "slot": slot, "hold": holds[0]}
 
 
 def longest_rotation(members: int, **parameters: Any) -> float:
@@ -109,16 +84,11 @@ def halts(summary: Summary) -> dict[ProcessId, str]:
 
 def reasons(table: pa.Table) -> Counter[str]:
     """How often members stopped, by code."""
-    return Counter(
-        row["detail"]["reason"]
-        for row in rows_of(table, "state")
-        if row["detail"].get("state") == "crashed" and row["true_time"] >= BEGIN * MS
-    )
+    stopped = [row for row in rows_of(table, "state") if row["detail"].get("state") == "crashed"]
+    return Counter(row["detail"]["reason"] for row in stopped if row["true_time"] >= BEGIN * MS)
 
 
-# --- runs with failures as in 6.3 -----------------------------------------------------------------------------------
-
-
+# Runs with failures as in 6.3
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checked:
     """A run, verified."""
@@ -126,17 +96,14 @@ class Checked:
     members: int
     retransmissions: int
     crashes: int
-    omissions: int
-    """Packets that a process dropped."""
-    halted: int
-    """Members that stopped themselves."""
+    omissions: int  # Packets that a process dropped.
+    halted: int  # Members that stopped themselves.
     views: int
     deliveries: int
     quiet: bool
     cases: Mapping[str, int]
     violations: Mapping[str, int]
-    first: str
-    """The first violation, in words."""
+    first: str  # The first violation, in words.
 
     def row(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "cases": sum(self.cases.values()), "violations": sum(self.violations.values())}
@@ -147,20 +114,13 @@ def checked(run: Scenario, properties: Sequence[str], variant: Variant = AS_BUIL
     summary, table = trace_of(run, variant, make)
     result = verify(table, properties)
     kinds = Counter(table["kind"].to_pylist())
-    faults = Counter(row["detail"].get("fault") for row in rows_of(table, "fault"))
-    return Checked(
-        members=len(run.members),
-        retransmissions=int(parameters_of(run).retransmissions),
-        crashes=sum(end.state == "crashed" for end in summary.processes.values()),
-        omissions=faults["omit"],
-        halted=len(halts(summary)),
-        views=kinds["view"],
-        deliveries=kinds["deliver"],
-        quiet=came_to_rest(summary),
-        cases={name: outcome.cases for name, outcome in result.properties.items()},
-        violations={name: outcome.violations for name, outcome in result.properties.items()},
-        first=str(result.violations[0]) if result.violations else "",
-    )
+    omissions = sum(row["detail"].get("fault") == "omit" for row in rows_of(table, "fault"))
+    crashes = sum(end.state == "crashed" for end in summary.processes.values())
+    cases = {name: outcome.cases for name, outcome in result.properties.items()}
+    violations = {name: outcome.violations for name, outcome in result.properties.items()}
+    first = str(result.violations[0]) if result.violations else ""
+    of_run = (len(run.members), int(parameters_of(run).retransmissions), crashes, omissions, len(halts(summary)))
+    return Checked(*of_run, kinds["view"], kinds["deliver"], came_to_rest(summary), cases, violations, first)
 
 
 def instrumented(seed: int, *, network: Network | None = None, **parameters: Any) -> Scenario:
@@ -176,13 +136,8 @@ def instrumented(seed: int, *, network: Network | None = None, **parameters: Any
     for _ in range(draw.randrange(1, 6)):
         at, process = BEGIN + draw.uniform(20, 1000), draw.choice(members)
         faults.append(fault("omit", at, process=process, count=draw.randrange(1, 3), packet=draw.choice(("", "Data", "Beat"))))
-    return ring(
-        members,
-        Workload(rate=draw.choice((20.0, 60.0)), arrivals="poisson", size=draw.choice((16, 300)), start=milliseconds(BEGIN)),
-        length=BEGIN + 1200,
-        seed=seed,
-        network=network or draw.choice((WITHIN, ONE_MILLISECOND)),
-        faults=sorted(faults, key=lambda one: one.at),
-        random_faults=RandomFaults(restart_halted=1.0, restart_after=milliseconds(200)),
-        **settings,
-    )
+    start = milliseconds(BEGIN)
+    load = Workload(rate=draw.choice((20.0, 60.0)), arrivals="poisson", size=draw.choice((16, 300)), start=start)
+    network = network or draw.choice((WITHIN, ONE_MILLISECOND))
+    settings |= {"random_faults": RandomFaults(restart_halted=1.0, restart_after=milliseconds(200)), "network": network}
+    return ring(members, load, length=BEGIN + 1200, seed=seed, faults=sorted(faults, key=lambda one: one.at), **settings)

@@ -27,9 +27,9 @@ from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.protocols.rtcast.regulator import Plan, Regulator
 from plainchant.scenario.model import Workload
 
-from ..claims import Context, Measured, Table, judge, totals
+from ..claims import Context, Measured, Table, judge, rows, totals
 from ..observe import trace_of
-from ..runs import milliseconds, names, rows_of
+from ..runs import Given, milliseconds, names, rows_of
 from .guarantees import timely
 from .rings import BEGIN, FULL, parameters_of, ring, times_of
 
@@ -84,23 +84,17 @@ def beginnings(draw: random.Random, late: int = 0) -> Iterator[int]:
         now += P - draw.choice((0, 0, 0, 1, draw.randrange(P // 2)))
 
 
-# --- 71: Lemma 1 ----------------------------------------------------------------------------------------------------
-
-
+# 71: Lemma 1
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lemma1:
     """Flows that keep the lemma's condition, and what became of them."""
 
     kept: bool
     messages: int
-    late: int
-    """Not sent within P of their arrival,"""
-    beyond: int
-    """and not even within P + T."""
-    turn_late: int
-    """Sent in a turn that began more than P after their arrival."""
-    worst: float
-    """The longest time above P, in T."""
+    late: int  # Not sent within P of their arrival,
+    beyond: int  # and not even within P + T.
+    turn_late: int  # Sent in a turn that began more than P after their arrival.
+    worst: float  # The longest time above P, in T.
 
 
 def flow(draw: random.Random, hold: int, count: int) -> list[Piece]:
@@ -139,28 +133,20 @@ class Waited:
     """How long messages of a promised stream waited to be sent, on a ring where the others' turns are full."""
 
     messages: int
-    longest: float
-    """In P."""
+    longest: float  # In P.
 
 
 def waited_of(seed: int) -> Waited:
     draw = random.Random(f"{seed}/waited")
     members = draw.randrange(2, 5)
-    settings: dict[str, Any] = {"retransmissions": 0, "heartbeats": 1}
-    rotation = times_of(ring(members, **settings))["rotation"]
+    given: Given = {"retransmissions": 0, "heartbeats": 1}
+    rotation = times_of(ring(members, **given))["rotation"]
     deadline = Duration(2 * rotation + draw.randrange(rotation))
     begin = milliseconds(BEGIN + draw.uniform(0, 50))
-    run = ring(
-        members,
-        Workload(senders=("p1",), rate=0.97 * SECOND / deadline, size=400, deadline=deadline, start=begin),
-        Workload(senders=names(members)[1:], size=1000, start=begin),
-        length=BEGIN + 50 + 12 * rotation / MS,
-        drain=0,
-        network=FULL,
-        seed=seed,
-        **settings,
-    )
-    _, table = trace_of(run)
+    stream = Workload(senders=("p1",), rate=0.97 * SECOND / deadline, size=400, deadline=deadline, start=begin)
+    full = Workload(senders=names(members)[1:], size=1000, start=begin)
+    length = BEGIN + 50 + 12 * rotation / MS
+    _, table = trace_of(ring(members, stream, full, length=length, drain=0, network=FULL, seed=seed, **given))
     found = [row["time"] - (row["deadline"] - deadline) for row in rows_of(table, "send") if row["deadline"] is not None]
     return Waited(len(found), max(found) / rotation)
 
@@ -185,21 +171,18 @@ def lemma_1(context: Context) -> Measured:
         "under Assumption 1 it holds; but a ring that releases the token early does not give T in *every* interval of length "
         "P: what comes right after the token has gone is sent in a turn that begins within P, and is through up to T later. "
         "That T is part of Delta here",
-        [dataclasses.asdict(run) for run in (*kept, *released)],
+        rows(kept, released),
     )
 
 
-# --- message sets ---------------------------------------------------------------------------------------------------
-
-
+# Message sets
 @dataclasses.dataclass(frozen=True, slots=True)
 class Message:
     """A periodic message: it has n P from its arrival until its last piece is to be sent (d - Delta, rounded down)."""
 
     cost: int
     visits: int
-    slack: int
-    """What d - Delta has besides n P."""
+    slack: int  # What d - Delta has besides n P.
     period: int
 
     @property
@@ -266,22 +249,14 @@ def possible(messages: Sequence[Message], hold: int) -> bool:
 class Sets:
     """Message sets with C1, C2 and C3, by whether the inequality of Theorem 1 has them."""
 
-    fit: int
-    """Sets with sum of C/n <= T,"""
-    fit_missed: int
-    """of which some message came too late, turns kept,"""
-    fit_missed_early: int
-    """and with turns that are released early, by more than T."""
-    over: int
-    """Sets with more,"""
-    over_missed: int
-    """of which some message came too late by this schedule,"""
-    over_impossible: int
-    """and those that no schedule can send in time."""
-    over_possible: int
-    """Sets with more that can be sent in time by another schedule."""
-    example: str
-    """The smallest set of the first kind that no schedule can send in time."""
+    fit: int  # Sets with sum of C/n <= T,
+    fit_missed: int  # of which some message came too late, turns kept,
+    fit_missed_early: int  # and with turns that are released early, by more than T.
+    over: int  # Sets with more,
+    over_missed: int  # of which some message came too late by this schedule,
+    over_impossible: int  # and those that no schedule can send in time.
+    over_possible: int  # Sets with more that can be sent in time by another schedule.
+    example: str  # The smallest set of the first kind that no schedule can send in time.
 
 
 def sets_of(seed: int) -> Sets:
@@ -342,12 +317,11 @@ def lemma_2(context: Context) -> Measured:
         "a mean flow of T a rotation (C2) says nothing of what comes at once, and C3 is a lower bound where an upper one is "
         "needed: two messages that each fill a whole T and have one rotation left cannot both be sent in it, however rare "
         "they are. What holds is the inequality of Theorem 1, which limits what is released in any P",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
-# --- 73: Theorem 1 --------------------------------------------------------------------------------------------------
-
+# 73: Theorem 1
 _MAX_PACKET: Final = 200
 
 
@@ -357,22 +331,15 @@ class Packets:
 
     streams: int
     packets: int
-    late: int
-    """Packets whose turn began more than P after their release,"""
-    missed: int
-    """and messages that were sent later than Delta - T before their deadline."""
+    late: int  # Packets whose turn began more than P after their release,
+    missed: int  # and messages that were sent later than Delta - T before their deadline.
 
 
 def packets_of(seed: int) -> Packets:
     draw = random.Random(f"{seed}/packets")
     rotation = 20_000
-    settings: dict[str, Any] = {
-        "bandwidth": 8_000_000_000,
-        "header": 20,
-        "idle_hold": Duration(0),
-        "heartbeats": 1,
-        "retransmissions": draw.randrange(3),
-    }
+    settings: Given = {"bandwidth": 8_000_000_000, "header": 20, "idle_hold": Duration(0), "heartbeats": 1}
+    settings["retransmissions"] = draw.randrange(3)
     reserved = Turn(Parameters(**settings), "p1", rotation, _MAX_PACKET).reserved
     hold = reserved + draw.choice((300, 1000, 3000))
     turn = Turn(Parameters(**settings, hold=Duration(hold)), "p1", rotation, _MAX_PACKET)
@@ -442,16 +409,13 @@ def theorem_1(context: Context) -> Measured:
         "each stream releases one piece in any P at most, and all pieces together fit into T: nothing is ever left over. The "
         "inequality throws away what a message has besides whole rotations, and gives every message its pieces from the first "
         "rotation on",
-        [dataclasses.asdict(run) for run in regulated],
+        rows(regulated),
         (),
         (
             Table(
                 "message sets with C1, C2 and C3",
                 ("sum of C/n", "sets", "late as the paper sends them", "possible at all"),
-                [
-                    ("<= T", fit, wrong, fit),
-                    ("> T", over, sum(run.over_missed for run in runs), possible_sets),
-                ],
+                [("<= T", fit, wrong, fit), ("> T", over, sum(run.over_missed for run in runs), possible_sets)],
             ),
         ),
     )

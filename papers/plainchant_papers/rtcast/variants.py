@@ -42,9 +42,7 @@ def variant(name: str) -> tuple[Variant, Make | None]:
     return VARIANTS[name], bare_ring if name else None
 
 
-# --- claims -------------------------------------------------------------------------------------------------------------
-
-
+# Claims
 @VARIANTS.replaces("every omission", Ring, "ordered")
 def _every_omission(self: Ring, data: Data) -> None:
     """4.2 without the optimisation: an elimination explains nothing; a process that has missed a turn of the eliminated stops."""
@@ -74,9 +72,7 @@ def _at_once(self: Ring, change: Change) -> bool:
     return True
 
 
-# --- tests, and transcripts ---------------------------------------------------------------------------------------------
-
-
+# Tests, and transcripts
 @VARIANTS.replaces("NoQuestions", Inquiry, "ask")
 @VARIANTS.replaces("NaiveTimeout", Inquiry, "ask")
 @VARIANTS.replaces("AllSilent", Inquiry, "ask")

@@ -184,17 +184,9 @@ class TokenSite(_Baseline):
 
 
 def _describe(name: str, about: str, engine: type[_Baseline], packets: tuple[type[Packet], ...]) -> Description:
-    return Description(
-        name=name,
-        paper="004",
-        about=about,
-        parameters=Parameters,
-        packets=packets,
-        make=engine,
-        promises=lambda parameters, groups: (),
-        faults=(),
-        settle=lambda parameters: int(parameters.accept_after),
-    )
+    given: dict[str, Any] = {"name": name, "paper": "004", "about": about, "make": engine, "packets": packets, "faults": ()}
+    given |= {"promises": lambda parameters, groups: (), "settle": lambda parameters: int(parameters.accept_after)}
+    return Description(parameters=Parameters, **given)
 
 
 BASELINES: dict[str, Any] = {

@@ -7,7 +7,7 @@ traffic and nothing else, which is what the paper counts. One message travels in
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,59 +15,32 @@ import pyarrow.compute as pc
 
 from plainchant.core.model import SECOND, Duration, ProcessId
 from plainchant.protocols.sequencer import Member
-from plainchant.scenario.model import Fault, Network, Scenario, Workload
+from plainchant.scenario.model import Scenario, Workload
 
 from ..observe import Observer, trace_of
-from ..runs import ONE_MILLISECOND, names, scenario
+from ..runs import names, scenario
 from .baselines import BASELINES
 
 _NEVER: Final = 1_000_000 * SECOND
 CALM: Final[Mapping[str, Any]] = {
-    "heartbeat": Duration(_NEVER),
-    "quiet_after": Duration(_NEVER),
-    "retry_after": Duration(_NEVER),
-    "sync_after": Duration(_NEVER),
+    **dict.fromkeys(("heartbeat", "quiet_after", "retry_after", "sync_after"), Duration(_NEVER)),
     "suspect_after": Duration(3 * _NEVER),
     "patience": Duration(6 * _NEVER),
 }
 
 
 def group(
-    members: int,
-    *workload: Workload,
-    parameters: Mapping[str, Any],
-    seconds: float,
-    network: Network | None = None,
-    fault: Sequence[Fault] = (),
-    seed: int = 0,
-    drain: float = 0,
-    protocol: str = "sequencer",
+    members: int, *workload: Workload, seconds: float, drain: float = 0, protocol: str = "sequencer", **given: Any
 ) -> Scenario:
-    """A scenario of one group; ``p1`` is the sequencer."""
-    return scenario(
-        protocol,
-        names(members),
-        *workload,
-        length=1000 * seconds,
-        drain=1000 * drain,
-        parameters=parameters,
-        network=network or ONE_MILLISECOND,
-        faults=fault,
-        seed=seed,
-    )
+    """A scenario of one group; ``p1`` is the sequencer. Times are in seconds."""
+    return scenario(protocol, names(members), *workload, length=1000 * seconds, drain=1000 * drain, **given)
 
 
-def one_sender(
-    members: int, history: int, messages: int, *, sender: str = "p2", size: int = 0, acknowledge_every: int | None = None
-) -> Scenario:
+def one_sender(members: int, history: int, messages: int, *, sender: str = "p2") -> Scenario:
     """One process broadcasts continuously: the next message when the last has come back (section 3)."""
-    every = history if acknowledge_every is None else acknowledge_every
-    return group(
-        members,
-        Workload(senders=(sender,), closed=1, count=messages, size=size),
-        parameters={**CALM, "pack": False, "history": history, "acknowledge_every": every},
-        seconds=messages * 0.01 + 1,
-    )
+    load = Workload(senders=(sender,), closed=1, count=messages, size=0)
+    calm = {**CALM, "pack": False, "history": history, "acknowledge_every": history}
+    return group(members, load, seconds=messages * 0.01 + 1, **calm)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,19 +66,14 @@ class Counts:
 def count(scenario: Scenario) -> Counts:
     """Runs the sequencer, or the baseline that the scenario names, and counts."""
     summary, _ = trace_of(scenario, description=BASELINES.get(scenario.protocol))
-    return Counts(
-        len(scenario.members),
-        summary.messages_sent,
-        summary.packets_by_type,
-        summary.interrupts_by_type,
-        summary.messages_delivered,
-    )
+    packets, interrupts = summary.packets_by_type, summary.interrupts_by_type
+    return Counts(len(scenario.members), summary.messages_sent, packets, interrupts, summary.messages_delivered)
 
 
-def baseline(protocol: str, members: int, messages: int, sender: str = "p2") -> Scenario:
+def baseline(protocol: str, members: int, messages: int) -> Scenario:
     """The same steady sender under another protocol."""
-    load = Workload(senders=(sender,), closed=1, count=messages, size=0)
-    return group(members, load, parameters={}, seconds=messages * 0.02 + 1, protocol=protocol)
+    load = Workload(senders=("p2",), closed=1, count=messages, size=0)
+    return group(members, load, seconds=messages * 0.02 + 1, protocol=protocol)
 
 
 def member(observer: Observer, process: ProcessId) -> Member:

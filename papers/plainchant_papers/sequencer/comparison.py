@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Final
-
-import pyarrow.compute as pc
+from typing import Any, Final
 
 from plainchant.core.model import MS, Batch, Duration, GroupId, Packet, ProcessId
 from plainchant.protocols.sequencer.packets import Broadcast, Request
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 
-from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge, totals
+from ..claims import Context, Figure, Measured, curves, judge, rows, totals
 from ..observe import Observer
-from ..runs import violated
+from ..runs import rows_of, violated
 from .broadcasts import baseline, count, deliveries, group, member, one_sender
 
-# --- 16 and 17: the history's size ----------------------------------------------------------------------------------
-
+# 16 and 17: the history's size
 _LARGE: Final = 1024
 
 
@@ -28,21 +25,15 @@ def history_of_n(context: Context) -> Measured:
     runs = context.sweep(count, [one_sender(size, size, rounds * size) for size in sizes])
     each = [run.packets_each for run in runs]
     shown = ", ".join(f"{packets:g} (n = H = {size})" for size, packets in zip(sizes, each, strict=True))
+    series = curves(sizes, {"counted": each}, {"paper: n/H + 2": [3.0] * len(sizes)})
+    title = "Packets of a broadcast, one steady sender, history of n"
     return Measured(
         f"packets a broadcast: {shown}",
         judge(holds=all(abs(packets - 3) <= 0.05 for packets in each), nearly=all(2.5 < packets <= 3 for packets in each)),
         "sender and sequencer acknowledge nothing explicitly, so that it is 2 + (n - 2)/n: below 3 for every n, and close to it "
         "for large ones",
         [{"nodes": size, "history": size, "packets_each": packets} for size, packets in zip(sizes, each, strict=True)],
-        (
-            Figure(
-                "packets-by-history",
-                "Packets of a broadcast, one steady sender, history of n",
-                "group size",
-                "packets",
-                (Series("counted", list(sizes), each), Series("paper: n/H + 2", list(sizes), [3.0] * len(sizes), True)),
-            ),
-        ),
+        (Figure("packets-by-history", title, "group size", "packets", series),),
     )
 
 
@@ -56,9 +47,7 @@ def large_history(context: Context) -> Measured:
     )
 
 
-# --- 18: delivered on arrival ---------------------------------------------------------------------------------------
-
-
+# 18: delivered on arrival
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Waits:
     deliveries: int
@@ -68,10 +57,11 @@ class _Waits:
 class _Arrivals(Observer):
     """Whether what is delivered is delivered while the packet that brought it is dealt with."""
 
+    deliveries = waited = 0
+
     def __init__(self) -> None:
         super().__init__()
         self._arriving: dict[ProcessId, object] = {}
-        self.deliveries = self.waited = 0
 
     def receiving(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Broadcast) and packet.entry.batch is not None:
@@ -91,29 +81,27 @@ class _Arrivals(Observer):
 
 def on_arrival(context: Context) -> Measured:
     sizes = context.of((3, 5, 10), (3, 5, 10, 20))
-    seeds = range(context.of(2, 20))
-
-    def sweep(network: Network) -> list[_Waits]:
-        load = Workload(rate=50.0, arrivals="poisson")
-        return context.sweep(
+    load = Workload(rate=50.0, arrivals="poisson")
+    calm, lossy = (
+        context.sweep(
             _waits,
             [
-                group(size, load, parameters={"pack": False}, seconds=0.3, network=network, seed=seed, drain=30)
+                group(size, load, seconds=0.3, network=Network(loss=loss), seed=seed, drain=30, pack=False)
                 for size in sizes
-                for seed in seeds
+                for seed in range(context.of(2, 20))
             ],
         )
-
-    calm, lossy = sweep(Network()), sweep(Network(loss=0.05))
+        for loss in (0.0, 0.05)
+    )
     total, waited = totals(calm, "deliveries", "waited")
     lossy_total, lossy_waited = totals(lossy, "deliveries", "waited")
     return Measured(
         f"{waited} of {total:,} deliveries waited after their packet had come; with 5 % of packets lost "
         f"{lossy_waited / lossy_total:.0%} do",
-        HOLDS if total and not waited else FAILS,
+        judge(holds=total > 0 and not waited),
         "where nothing is lost or overtaken every number is the next one; with resilience r > 0, which the paper does not have, "
         "delivery waits for acknowledgements",
-        [dataclasses.asdict(run) for run in (*calm, *lossy)],
+        rows(calm, lossy),
     )
 
 
@@ -123,52 +111,34 @@ def _waits(scenario: Scenario) -> _Waits:
     return _Waits(observer.deliveries, observer.waited)
 
 
-# --- 19: a token site -----------------------------------------------------------------------------------------------
-
-
+# 19: a token site
 def token_site(context: Context) -> Measured:
     sizes = context.of((2, 3, 5, 10, 20), (2, 3, 5, 10, 20, 50))
     messages = context.of(60, 300)
-    theirs = context.sweep(count, [baseline("token-site", size, messages) for size in sizes])
-    ours = context.sweep(count, [one_sender(size, 1_000_000, messages) for size in sizes])
-    at_least = all(run.interrupts_each >= 2 * (run.members - 1) for run in theirs)
-    delivered = all(run.delivered == run.members * run.messages for run in theirs)
-    fewer = all(mine.interrupts_each <= run.interrupts_each for mine, run in zip(ours, theirs, strict=True))
+    runs = context.sweep(count, [baseline("token-site", size, messages) for size in sizes])
+    delivered = all(run.delivered == run.members * run.messages for run in runs)
+    theirs = [run.interrupts_each for run in runs]
+    ours = [run.interrupts_each for run in context.sweep(count, [one_sender(size, 1_000_000, messages) for size in sizes])]
+    printed = [2 * (size - 1) for size in sizes]
+    at_least = all(each >= least for each, least in zip(theirs, printed, strict=True))
+    fewer = all(mine <= each for mine, each in zip(ours, theirs, strict=True))
     ten = sizes.index(10)
+    series = curves(sizes, {"token site": theirs, "sequencer": ours}, {"paper: 2(n - 1)": printed})
     return Measured(
-        f"{theirs[ten].interrupts_each:.4g} interrupts a broadcast for 10 nodes by a token site, {ours[ten].interrupts_each:g} "
+        f"{theirs[ten]:.4g} interrupts a broadcast for 10 nodes by a token site, {ours[ten]:g} "
         f"by the sequencer; at least 2(n - 1) in groups of {sizes[0]} to {sizes[-1]}: {'yes' if at_least else 'no'}",
-        HOLDS if at_least and delivered and fewer else FAILS,
+        judge(holds=at_least and delivered and fewer),
         "message and acknowledgement both interrupt everybody; with two nodes both protocols need two",
-        [
-            {"nodes": run.members, "token_site": run.interrupts_each, "sequencer": mine.interrupts_each}
-            for mine, run in zip(ours, theirs, strict=True)
-        ],
-        (
-            Figure(
-                "interrupts-token-site",
-                "Interrupts of a broadcast",
-                "group size",
-                "interrupts",
-                (
-                    Series("token site", list(sizes), [run.interrupts_each for run in theirs]),
-                    Series("sequencer", list(sizes), [run.interrupts_each for run in ours]),
-                    Series("paper: 2(n - 1)", list(sizes), [2 * (size - 1) for size in sizes], True),
-                ),
-            ),
-        ),
+        [{"nodes": n, "token_site": each, "sequencer": mine} for n, each, mine in zip(sizes, theirs, ours, strict=True)],
+        (Figure("interrupts-token-site", "Interrupts of a broadcast", "group size", "interrupts", series),),
     )
 
 
-# --- 20: storage ----------------------------------------------------------------------------------------------------
-
-
+# 20: storage
 class _Storage(Observer):
     """The most entries that anybody but the sequencer kept."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.most = 0
+    most = 0
 
     def received(self, me: ProcessId, source: ProcessId, packet: Packet) -> None:
         if me != "p1":
@@ -178,19 +148,17 @@ class _Storage(Observer):
 
 def storage(context: Context) -> Measured:
     histories = context.of((8, 64, 256), (8, 16, 64, 256, 1024))
-    load = Workload(rate=100.0)
     seconds = context.of(1.0, 5.0)
-    scenarios = [
-        group(5, load, parameters={"pack": False, "history": history}, seconds=seconds, drain=30) for history in histories
-    ]
-    most = context.sweep(_most_stored, scenarios)
-    shown = ", ".join(f"{entries} (H = {history})" for history, entries in zip(histories, most, strict=True))
+    load = Workload(rate=100.0)
+    runs = [group(5, load, pack=False, history=history, seconds=seconds, drain=30) for history in histories]
+    most = dict(zip(histories, context.sweep(_most_stored, runs), strict=True))
+    shown = ", ".join(f"{entries} (H = {history})" for history, entries in most.items())
     return Measured(
         f"messages kept at a node that is not the sequencer, at most: {shown}",
-        judge(holds=not any(most)),
+        judge(holds=not any(most.values())),
         "section 5 contradicts section 4: to survive the sequencer the history is replicated, so that every node keeps what it "
         "does not know to be everywhere; it never needs more than the sequencer's history",
-        [{"history": history, "kept": entries} for history, entries in zip(histories, most, strict=True)],
+        [{"history": history, "kept": entries} for history, entries in most.items()],
     )
 
 
@@ -200,22 +168,15 @@ def _most_stored(scenario: Scenario) -> int:
     return observer.most
 
 
-# --- 21: the sequencer crashes --------------------------------------------------------------------------------------
-
-
+# 21: the sequencer crashes
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Crash:
-    own: int
-    """Messages of the sequencer's node that were sent."""
-    lost: int
-    """Those of them that the survivors do not have in the end."""
-    seen: int
-    """Those of the lost ones that a survivor had received."""
-    behind: int
-    """Those of the seen ones that stood behind a number which no survivor had received."""
+    own: int  # Messages of the sequencer's node that were sent.
+    lost: int  # Those of them that the survivors do not have in the end.
+    seen: int  # Those of the lost ones that a survivor had received.
+    behind: int  # Those of the seen ones that stood behind a number which no survivor had received.
     lost_of_others: int
-    differs: bool
-    """Whether the dead sequencer's application had got something that the survivors have not, or elsewhere."""
+    differs: bool  # Whether the dead sequencer's application had got something that the survivors have not, or elsewhere.
     quiet: bool
 
 
@@ -247,7 +208,7 @@ def crash(context: Context) -> Measured:
         "nothing can be delivered behind a hole that nobody can fill: what follows a lost message of the same epoch is lost or, "
         f"if its sender lives, numbered anew. In {differs} runs the dead sequencer's application had been given something that "
         "the survivors have not, or have elsewhere (Fig. 4 passes it on before the broadcast); resilience > 0 prevents that",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
@@ -260,29 +221,21 @@ def _crash_scenario(seed: int) -> Scenario:
     deaf = Fault(kind="cut", source="p1", target=target, at=Duration((at - 4) * MS))
     worse = Fault(kind="loss", source="p1", rate=0.5, at=Duration((at - 8) * MS))
     network = Network(loss=0.1, delay=Delay("uniform", Duration(1 * MS), Duration(2 * MS)))
-    parameters = {"pack": False, "suspect_after": Duration(60 * MS), "patience": Duration(400 * MS)}
+    parameters: dict[str, Any] = {"pack": False, "suspect_after": Duration(60 * MS), "patience": Duration(400 * MS)}
     load = Workload(rate=250.0, stop=Duration(300 * MS))
-    return group(4, load, parameters=parameters, seconds=0.5, network=network, fault=(worse, deaf, fault), seed=seed, drain=30)
+    return group(4, load, **parameters, seconds=0.5, network=network, faults=(worse, deaf, fault), seed=seed, drain=30)
 
 
 def _crash(scenario: Scenario) -> _Crash:
     observer = _Seen()
     summary, table = observer.run(scenario)
     kept = set(zip(*deliveries(table, "p2", "sender", "seq"), strict=True))
-    sends = table.filter(pc.equal(table["kind"], "send"))
-    sent = list(zip(sends["sender"].to_pylist(), sends["seq"].to_pylist(), strict=True))
+    sent = [(row["sender"], row["seq"]) for row in rows_of(table, "send")]
     lost = {message for message in sent if message not in kept}
     own = {message for message in lost if message[0] == "p1"}
     numbers = {message: number for number, message in observer.numbers.items() if message in own}
     holes = [number for number in observer.numbers if number not in observer.seen]
     seen = [number for number in numbers.values() if number in observer.seen]
-    behind = [number for number in seen if any(hole < number for hole in holes)]
-    return _Crash(
-        own=sum(1 for sender, _ in sent if sender == "p1"),
-        lost=len(own),
-        seen=len(seen),
-        behind=len(behind),
-        lost_of_others=len(lost) - len(own),
-        differs=bool(violated(table, ["uniform"])),
-        quiet=summary.quiet,
-    )
+    behind = sum(any(hole < number for hole in holes) for number in seen)
+    others, differs = len(lost) - len(own), bool(violated(table, ["uniform"]))
+    return _Crash(sum(sender == "p1" for sender, _ in sent), len(own), len(seen), behind, others, differs, summary.quiet)

@@ -37,18 +37,14 @@ from ..observe import trace_of
 from ..runs import names
 from .broadcasts import CALM, deliveries
 
-HISTORY: Final = 20
-"""HISTORY_SIZE in both figures."""
+HISTORY: Final = 20  # HISTORY_SIZE in both figures.
 FIG_6: Final[Mapping[int, float]] = {2: 1.32, 3: 1.35, 4: 1.38, 5: 1.40, 6: 1.43, 7: 1.45, 8: 1.48, 9: 1.50, 10: 1.53}
 """Group size to delay in ms, as printed."""
 FIG_7_RATE: Final[Mapping[int, int]] = {2: 1333, 3: 1428, 4: 1538, 5: 1562, 6: 1500, 7: 1521}
 """Senders to broadcasts a second, as printed."""
-FIG_7_DELAY: Final[Mapping[int, float]] = {2: 1.5, 3: 2.1, 4: 2.6, 5: 3.2, 6: 4.0, 7: 4.6}
-"""Senders to delay in ms, as printed."""
-NODES: Final = 10
-"""Group size of Fig. 7."""
-ROUNDED: Final = 0.005
-"""Fig. 6 is printed to a hundredth of a millisecond."""
+FIG_7_DELAY: Final[Mapping[int, float]] = {2: 1.5, 3: 2.1, 4: 2.6, 5: 3.2, 6: 4.0, 7: 4.6}  # Senders to delay in ms, as printed.
+NODES: Final = 10  # Group size of Fig. 7.
+ROUNDED: Final = 0.005  # Fig. 6 is printed to a hundredth of a millisecond.
 
 SEQUENCER: Final = "p1"
 
@@ -66,8 +62,7 @@ class Costs:
     receive: int
 
 
-START: Final = Costs(300 * US, 300 * US)
-"""Where the fit begins: it does not matter where."""
+START: Final = Costs(300 * US, 300 * US)  # Where the fit begins: it does not matter where.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,8 +70,7 @@ class Calibration:
     """The costs that fit Fig. 6 best, and how well."""
 
     costs: Costs
-    delays: Mapping[int, float]
-    """Group size to simulated delay, in ms."""
+    delays: Mapping[int, float]  # Group size to simulated delay, in ms.
 
     @property
     def worst(self) -> float:
@@ -100,14 +94,11 @@ class Load:
 class Performance:
     """What came of it."""
 
-    rate: float
-    """Broadcasts a second."""
-    delays: Mapping[str, float]
-    """Sender to its mean delay in ms."""
+    rate: float  # Broadcasts a second.
+    delays: Mapping[str, float]  # Sender to its mean delay in ms.
     packets: Mapping[str, int]
     lost: int
-    busy: float
-    """Share of the time in which the medium carried frames, preambles and gaps included."""
+    busy: float  # Share of the time in which the medium carried frames, preambles and gaps included.
 
     @property
     def deviation(self) -> float:
@@ -130,23 +121,16 @@ def scenario_of(load_: Load) -> Scenario:
 
     It is made where the command runs: tasks elsewhere have the package, but not its scenario files."""
     base = load(find("ethernet-1989"))
-    costs = load_.costs
+    costs, members = load_.costs, names(load_.nodes)
     network = dataclasses.replace(base.network, send_cost=Duration(costs.send), receive_cost=Duration(costs.receive))
     own = {SEQUENCER: Duration(costs.receive)}
-    workload = tuple(
+    workload = [
         Workload(senders=(sender,), closed=1, size=load_.size, cost=own.get(sender, Duration(0))) for sender in load_.senders
-    )
-    return dataclasses.replace(
-        base,
-        seed=load_.seed,
-        members=names(load_.nodes),
-        groups={"g": names(load_.nodes)},
-        parameters={**base.parameters, **CALM, "history": HISTORY, "acknowledge_every": HISTORY},
-        network=network,
-        workload=workload,
-        duration=Duration(round(load_.seconds * SECOND)),
-        drain=Duration(0),
-    )
+    ]
+    parameters = {**base.parameters, **CALM, "history": HISTORY, "acknowledge_every": HISTORY}
+    length = Duration(round(load_.seconds * SECOND))
+    made = dataclasses.replace(base, seed=load_.seed, members=members, groups={"g": members}, parameters=parameters)
+    return dataclasses.replace(made, network=network, workload=tuple(workload), duration=length, drain=Duration(0))
 
 
 def perform(scenario: Scenario) -> Performance:
@@ -158,13 +142,8 @@ def perform(scenario: Scenario) -> Performance:
         back = [time for time, whose in zip(times, senders, strict=True) if whose == sender]
         delays[sender] = _mean_gap(back) / MS
     (times,) = deliveries(table, SEQUENCER, "true_time")
-    return Performance(
-        rate=SECOND / _mean_gap(times),
-        delays=delays,
-        packets=summary.packets_by_type,
-        lost=summary.packets_lost,
-        busy=_bits(scenario, summary) * SECOND / (scenario.network.bandwidth * summary.virtual_time),
-    )
+    busy = _bits(scenario, summary) * SECOND / (scenario.network.bandwidth * summary.virtual_time)
+    return Performance(SECOND / _mean_gap(times), delays, summary.packets_by_type, summary.packets_lost, busy)
 
 
 def _mean_gap(times: Sequence[int]) -> float:

@@ -5,25 +5,23 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Sequence
-from typing import Final
+from itertools import product
+from typing import Any, Final
 
 from plainchant.core.model import MS, US, Duration, Packet, ProcessId
 from plainchant.protocols.sequencer.packets import Broadcast, Phase2
 from plainchant.scenario.model import Delay, Fault, LinkOverride, Network, Scenario, Workload
 
-from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge, totals
+from ..claims import FAILS, HOLDS, Context, Figure, Measured, curves, judge, rows, totals
 from ..observe import Observer, trace_of
 from ..runs import names, violated
 from .broadcasts import CALM, Counts, baseline, count, delays, deliveries, group, member, one_sender
 from .ethernet import Load, calibration, scenario_of
 
-_ROOMY: Final = 1_000_000
-"""A history that is never full: nobody acknowledges explicitly."""
+_ROOMY: Final = 1_000_000  # A history that is never full: nobody acknowledges explicitly.
 
 
-# --- 1 to 3: packets and interrupts ---------------------------------------------------------------------------------
-
-
+# 1 to 3: packets and interrupts
 def _counts(context: Context) -> list[Counts]:
     sizes = context.of((2, 3, 5, 10, 20), (2, 3, 5, 10, 20, 50, 100))
     messages = context.of(200, 1000)
@@ -35,8 +33,9 @@ def two_packets(context: Context) -> Measured:
     each = sorted({round(run.packets_each, 6) for run in counts})
     (own,) = context.sweep(count, [one_sender(10, _ROOMY, context.of(200, 1000), sender="p1")])
     total = sum(run.messages for run in counts)
+    told = " or ".join(f"{value:g}" for value in each)
     return Measured(
-        f"{_numbers(each)} packets a broadcast in groups of {counts[0].members} to {counts[-1].members} ({total:,} broadcasts); "
+        f"{told} packets a broadcast in groups of {counts[0].members} to {counts[-1].members} ({total:,} broadcasts); "
         f"{own.packets_each:g} if the sender is on the sequencer's node",
         HOLDS if each == [2] else FAILS,
         "one request and one broadcast, and nothing else, as long as the history has room",
@@ -65,49 +64,25 @@ def remote_calls(context: Context) -> Measured:
     packets = [sum(run.packets.values()) for run in counts] == wanted
     interrupts = [sum(run.interrupts.values()) for run in counts] == wanted
     shown = ", ".join(f"{run.packets_each:g} (n = {run.members})" for run in counts)
-    ours = context.once("counts", _counts)
+    ours = [run for run in context.once("counts", _counts) if run.members in sizes]
+    measured = {"sequencer": ours, "remote calls": counts}
+    drawn = {label: [run.interrupts_each for run in runs] for label, runs in measured.items()}
+    printed = {"paper: n": sizes, "paper: 3(n - 1)": [3 * (n - 1) for n in sizes]}
+    series = curves(sizes, drawn, printed)
     return Measured(
         f"packets, and as many interrupts, of a broadcast by calls: {shown}",
-        HOLDS if packets and interrupts and delivered else FAILS,
+        judge(holds=packets and interrupts and delivered),
         "a request, a reply and its acknowledgement with each of the n - 1 others",
         [_row(run) for run in counts],
-        (
-            Figure(
-                "interrupts-remote-calls",
-                "Interrupts of a broadcast",
-                "group size",
-                "interrupts",
-                (
-                    _series("sequencer", ours, sizes),
-                    _series("remote calls", counts, sizes),
-                    Series("paper: n", sizes, list(sizes), True),
-                    Series("paper: 3(n - 1)", sizes, [3 * (n - 1) for n in sizes], True),
-                ),
-            ),
-        ),
+        (Figure("interrupts-remote-calls", "Interrupts of a broadcast", "group size", "interrupts", series),),
     )
 
 
-def _series(label: str, counts: Sequence[Counts], sizes: Sequence[int]) -> Series:
-    chosen = [run for run in counts if run.members in sizes]
-    return Series(label, [run.members for run in chosen], [run.interrupts_each for run in chosen])
-
-
 def _row(run: Counts) -> dict[str, float]:
-    return {
-        "members": run.members,
-        "messages": run.messages,
-        "packets_each": run.packets_each,
-        "interrupts_each": run.interrupts_each,
-    }
+    return {name: getattr(run, name) for name in ("members", "messages", "packets_each", "interrupts_each")}
 
 
-def _numbers(values: Sequence[float]) -> str:
-    return " or ".join(f"{value:g}" for value in values)
-
-
-# --- 4: purging -----------------------------------------------------------------------------------------------------
-
+# 4: purging
 _TABLE: Final = (8, 7, 9, 8, 6, 8)
 _STEP: Final = 10
 
@@ -136,20 +111,16 @@ def _purged(table: tuple[int, ...]) -> int:
     ]
     load = Workload(senders=("p1",), rate=1000 / _STEP, count=10)
     parameters = {**CALM, "pack": False, "history": 9, "acknowledge_every": 1}
-    observer.run(group(len(table) + 1, load, parameters=parameters, seconds=0.2, fault=cuts))
+    observer.run(group(len(table) + 1, load, seconds=0.2, faults=cuts, **parameters))
     return member(observer, "p1").log.low
 
 
-# --- 5: duplicates --------------------------------------------------------------------------------------------------
-
-
+# 5: duplicates
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Duplicates:
     messages: int
-    repeated: int
-    """Packets that arrived twice, or were sent again because their answer was lost."""
-    again: int
-    """Messages that got a second number, or whose number was broadcast to all a second time."""
+    repeated: int  # Packets that arrived twice, or were sent again because their answer was lost.
+    again: int  # Messages that got a second number, or whose number was broadcast to all a second time.
     violated: tuple[str, ...]
 
 
@@ -157,7 +128,7 @@ def duplicates(context: Context) -> Measured:
     seeds = range(context.of(2, 40))
     networks = [Network(duplicate=rate, loss=loss) for rate in (0.1, 0.5, 1.0) for loss in (0.0, 0.2)]
     scenarios = [
-        group(4, Workload(rate=200.0), parameters={"pack": False}, seconds=0.2, network=network, seed=seed, drain=30)
+        group(4, Workload(rate=200.0), pack=False, seconds=0.2, network=network, seed=seed, drain=30)
         for network in networks
         for seed in seeds
     ]
@@ -170,7 +141,7 @@ def duplicates(context: Context) -> Measured:
         HOLDS if not again and not broken and repeated else FAILS,
         "a request that is not newer than its sender's last is known, also after its original is purged "
         "(Fig. 4's test for equality would not do: docs/errata.md)",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 
@@ -198,18 +169,13 @@ def _duplicates(scenario: Scenario) -> _Duplicates:
     return _Duplicates(summary.messages_sent, summary.packets_duplicated + retransmitted, twice, violated(table))
 
 
-# --- 6: a miss ------------------------------------------------------------------------------------------------------
-
-
+# 6: a miss
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Miss:
     missed: int
-    others_same: bool
-    """Whether every delivery at the other members is at exactly the time of the run without loss."""
-    late: float
-    """How late the process that missed something delivered, at most, in ms."""
-    others_later: float
-    """How much later another member delivered than without loss, at most, in ms."""
+    others_same: bool  # Whether every delivery at the other members is at exactly the time of the run without loss.
+    late: float  # How late the process that missed something delivered, at most, in ms.
+    others_later: float  # How much later another member delivered than without loss, at most, in ms.
 
 
 def a_miss(context: Context) -> Measured:
@@ -231,7 +197,7 @@ def a_miss(context: Context) -> Measured:
         judge(holds=missed > 0 and same and late <= tens),
         "the missing message is asked for and sent point-to-point; others only share the sequencer's processor, which is "
         "busy with the repetition for a moment",
-        [dataclasses.asdict(run) for run in (*ideal, *real)],
+        rows(ideal, real),
     )
 
 
@@ -239,10 +205,8 @@ def _steady(network: Network, seed: int) -> Scenario:
     """A steady stream of messages to four nodes, of which one misses some broadcasts."""
     deaf = LinkOverride(source="p1", target="p3", delay=network.delay, loss=0.05, bandwidth=network.bandwidth)
     load = Workload(senders=("p2",), rate=300.0, arrivals="poisson")
-    parameters = {"pack": False, "heartbeat": Duration(20 * MS)}
-    return group(
-        4, load, parameters=parameters, seconds=1.0, network=dataclasses.replace(network, link=(deaf,)), seed=seed, drain=30
-    )
+    network = dataclasses.replace(network, link=(deaf,))
+    return group(4, load, seconds=1.0, network=network, seed=seed, drain=30, pack=False, heartbeat=Duration(20 * MS))
 
 
 def _miss(scenario: Scenario) -> _Miss:
@@ -257,9 +221,7 @@ def _miss(scenario: Scenario) -> _Miss:
     return _Miss(summary.packets_lost, not any(others), max(later["p3"]) / MS, max(others) / MS)
 
 
-# --- 7: the synchronisation phase -----------------------------------------------------------------------------------
-
-
+# 7: the synchronisation phase
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Phases:
     phases: int
@@ -284,27 +246,17 @@ class _Commits(Observer):
 
 
 def second_phase(context: Context) -> Measured:
-    late = {  # acknowledgements come so late that the history is full again and again
+    # Acknowledgements come so late that the history is full again and again.
+    late = {"quiet_after": 200, "sync_after": 1, "suspect_after": 600, "patience": 2000}
+    given: dict[str, Any] = {
         "acknowledge_every": 10_000,
-        "quiet_after": Duration(200 * MS),
-        "sync_after": Duration(1 * MS),
-        "suspect_after": Duration(600 * MS),
-        "patience": Duration(2000 * MS),
+        "pack": False,
+        **{name: Duration(value * MS) for name, value in late.items()},
     }
+    cases = product((3, 5), (4, 8), (0.0, 0.1, 0.2), range(context.of(1, 10)))
     scenarios = [
-        group(
-            members,
-            Workload(rate=250.0),
-            parameters={**late, "pack": False, "history": history},
-            seconds=0.3,
-            network=Network(loss=loss),
-            seed=seed,
-            drain=30,
-        )
-        for members in (3, 5)
-        for history in (4, 8)
-        for loss in (0.0, 0.1, 0.2)
-        for seed in range(context.of(1, 10))
+        group(size, Workload(rate=250.0), seconds=0.3, network=Network(loss=loss), seed=seed, drain=30, history=history, **given)
+        for size, history, loss, seed in cases
     ]
     runs = context.sweep(_phases, scenarios)
     phases, not_empty, behind = totals(runs, "phases", "not_empty", "behind")
@@ -312,9 +264,9 @@ def second_phase(context: Context) -> Measured:
     return Measured(
         f"{phases:,} phases in {len(runs)} runs with up to 20 % loss: the history was not empty in {not_empty}, somebody was "
         f"behind in {behind}",
-        HOLDS if phases and not not_empty and not behind and quiet else FAILS,
+        judge(holds=phases > 0 and not not_empty and not behind and quiet),
         "the second phase begins when everybody has answered the first, and nobody answers before it has everything",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, judge
+from ..claims import FAILS, HOLDS, Context, Figure, Measured, Series, curves, judge
 from ..runs import names
 from .broadcasts import count, one_sender
 from .ethernet import (
@@ -22,16 +22,12 @@ from .ethernet import (
     slope,
 )
 
-PAPER_SLOPE: Final = 25.0
-"""µs a node."""
-PAPER_100: Final = 3.8
-"""ms, extrapolated there."""
+PAPER_SLOPE: Final = 25.0  # µs a node.
+PAPER_100: Final = 3.8  # ms, extrapolated there.
 PAPER_RATE: Final = 667
-PAPER_FAIR: Final = 0.02
-"""ms: the largest deviation in Fig. 7."""
+PAPER_FAIR: Final = 0.02  # ms: the largest deviation in Fig. 7.
 PAPER_BUSY: Final = 0.80
-PAPER_APPLICATION: Final = 27
-"""Broadcasts a second of the most demanding application."""
+PAPER_APPLICATION: Final = 27  # Broadcasts a second of the most demanding application.
 PAPER_SHARE: Final = 0.02
 
 
@@ -39,6 +35,8 @@ def delay_of_a_broadcast(context: Context) -> Measured:
     found = calibration(context)
     costs = found.costs
     ends = f"{found.delays[2]:.2f} ms for 2 nodes, {found.delays[10]:.2f} ms for 10"
+    series = curves(list(FIG_6), {"simulated": list(found.delays.values())}, {"paper": list(FIG_6.values())})
+    title = "Fig. 6: delay of a broadcast (calibrated on these points)"
     return Measured(
         f"{ends}; largest difference from the nine points {found.worst * 1000:.0f} µs, with {costs.send // 1000} µs to send "
         f"and {costs.receive // 1000} µs to receive a packet",
@@ -48,18 +46,7 @@ def delay_of_a_broadcast(context: Context) -> Measured:
             {"nodes": size, "paper_ms": printed, "simulated_ms": simulated, "difference_ms": simulated - printed}
             for (size, printed), simulated in zip(FIG_6.items(), found.delays.values(), strict=True)
         ],
-        (
-            Figure(
-                "fig-6",
-                "Fig. 6: delay of a broadcast (calibrated on these points)",
-                "group size",
-                "delay (ms)",
-                (
-                    Series("simulated", list(found.delays), list(found.delays.values())),
-                    Series("paper", list(FIG_6), list(FIG_6.values()), True),
-                ),
-            ),
-        ),
+        (Figure("fig-6", title, "group size", "delay (ms)", series),),
     )
 
 
@@ -82,24 +69,17 @@ def a_hundred_nodes(context: Context) -> Measured:
     error = delays[100] / PAPER_100 - 1
     a_node, at_two = slope(FIG_6)
     line = [at_two + (size - 2) * a_node / 1000 for size in (2, 100)]
+    series = (
+        Series("simulated", [*found.delays, *delays], [*found.delays.values(), *delays.values()]),
+        Series("line through the paper's points", [2, 100], line, True),
+        Series("paper: 3.8 ms", [100], [PAPER_100], True),
+    )
     return Measured(
         f"{delays[100]:.2f} ms for 100 nodes ({error:+.0%} of the paper's extrapolation)",
         judge(holds=abs(error) <= 0.05, nearly=abs(error) <= 0.15),
         "the line goes on: 98 acknowledgements a history only occupy the sequencer, as long as its interface has room for them",
         [{"nodes": size, "simulated_ms": delay} for size, delay in delays.items()],
-        (
-            Figure(
-                "fig-6-to-100",
-                "Fig. 6 extrapolated",
-                "group size",
-                "delay (ms)",
-                (
-                    Series("simulated", [*found.delays, *delays], [*found.delays.values(), *delays.values()]),
-                    Series("line through the paper's points", [2, 100], line, True),
-                    Series("paper: 3.8 ms", [100], [PAPER_100], True),
-                ),
-            ),
-        ),
+        (Figure("fig-6-to-100", "Fig. 6 extrapolated", "group size", "delay (ms)", series),),
     )
 
 
@@ -132,9 +112,7 @@ def rates(context: Context) -> Measured:
     peak = max(found, key=lambda senders: found[senders].rate)
     shown = ", ".join(f"{run.rate:.0f}" for run in found.values())
     close = all(abs(error) <= 0.15 for error in errors.values())
-    counts = list(found)
-    rounded = [1000 * senders / FIG_7_DELAY[senders] for senders in counts]
-    derived = all(int(rate) == FIG_7_RATE[senders] for senders, rate in zip(counts, rounded, strict=True))
+    derived = all(int(1000 * senders / FIG_7_DELAY[senders]) == FIG_7_RATE[senders] for senders in found)
     fall = "" if peak == 5 else ", and without the fall after five senders"
     why = (
         f"predicted by the model fitted to Fig. 6; off by {worst:+.0%} at most{fall}: the "
@@ -147,36 +125,22 @@ def rates(context: Context) -> Measured:
             "cannot be told apart"
         )
     why += ". Most depends on what a request on the sequencer's own node is assumed to cost (docs/reproduce.md)"
+    lines = curves(list(found), {"predicted": [run.rate for run in found.values()]}, {"paper": list(FIG_7_RATE.values())})
+    series = (*lines, Series("paper: one sender (Fig. 6)", [1], [1000 / FIG_6[10]], True))
+    title = "Fig. 7: broadcasts a second under heavy load (predicted)"
     return Measured(
         f"{shown} broadcasts/s for 2 to 7 senders; peak at {peak}",
         judge(holds=close and peak == 5, nearly=close),
         why,
         [
             {
-                "senders": senders,
-                "paper_per_s": FIG_7_RATE[senders],
-                "simulated_per_s": run.rate,
-                "error": errors[senders],
-                "medium_busy": run.busy,
-                "packets": sum(run.packets.values()),
-                "lost": run.lost,
+                "senders": senders, "paper_per_s": FIG_7_RATE[senders], "simulated_per_s": run.rate, "error": errors[senders],
+                "medium_busy": run.busy, "packets": sum(run.packets.values()), "lost": run.lost,
             }
             for senders, run in found.items()
         ],
-        (
-            Figure(
-                "fig-7",
-                "Fig. 7: broadcasts a second under heavy load (predicted)",
-                "senders",
-                "broadcasts/s",
-                (
-                    Series("predicted", counts, [run.rate for run in found.values()]),
-                    Series("paper", list(FIG_7_RATE), list(FIG_7_RATE.values()), True),
-                    Series("paper: one sender (Fig. 6)", [1], [1000 / FIG_6[10]], True),
-                ),
-            ),
-        ),
-    )
+        (Figure("fig-7", title, "senders", "broadcasts/s", series),),
+    )  # fmt: skip
 
 
 def fairness(context: Context) -> Measured:
@@ -184,10 +148,15 @@ def fairness(context: Context) -> Measured:
     worst = max(run.deviation for run in found.values())
     share = max(run.deviation / (sum(run.delays.values()) / len(run.delays)) for run in found.values())
     remote = max(run.deviation_of_remote for run in found.values())
-    factor = [
-        sum(delay for sender, delay in run.delays.items() if sender != SEQUENCER) / (len(run.delays) - 1) / run.delays[SEQUENCER]
-        for run in found.values()
-    ]
+    own = {senders: run.delays[SEQUENCER] for senders, run in found.items()}
+    others = {n: [delay for sender, delay in run.delays.items() if sender != SEQUENCER] for n, run in found.items()}
+    factor = [sum(delays) / len(delays) / own[senders] for senders, delays in others.items()]
+    remote_delays = [(n, delay) for n, delays in others.items() for delay in delays]
+    series = (
+        Series("on the sequencer's node", list(found), list(own.values())),
+        Series("on other nodes", [n for n, _ in remote_delays], [delay for _, delay in remote_delays]),
+        Series("paper", list(FIG_7_DELAY), list(FIG_7_DELAY.values()), True),
+    )
     return Measured(
         f"delays deviate from their mean by up to {worst:.2f} ms; among senders that are not on the sequencer's node by up to "
         f"{remote:.2f} ms; the one that is there gets {min(factor):.1f} to {max(factor):.1f} times as much as another",
@@ -199,23 +168,7 @@ def fairness(context: Context) -> Measured:
             for senders, run in found.items()
             for sender, delay in run.delays.items()
         ],
-        (
-            Figure(
-                "fig-7-delays",
-                "Fig. 7: delay of each sender (predicted)",
-                "senders",
-                "delay (ms)",
-                (
-                    Series("on the sequencer's node", list(found), [run.delays[SEQUENCER] for run in found.values()]),
-                    Series(
-                        "on other nodes",
-                        [n for n, run in found.items() for sender in run.delays if sender != SEQUENCER],
-                        [delay for run in found.values() for sender, delay in run.delays.items() if sender != SEQUENCER],
-                    ),
-                    Series("paper", list(FIG_7_DELAY), list(FIG_7_DELAY.values()), True),
-                ),
-            ),
-        ),
+        (Figure("fig-7-delays", "Fig. 7: delay of each sender (predicted)", "senders", "delay (ms)", series),),
     )
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from plainchant.core.model import MS, ProcessId
 from plainchant.scenario.model import Delay, Network, Scenario, Workload
 
-from ...claims import Context, Figure, Measured, Series, judge
+from ...claims import Context, Figure, Measured, curves, judge, rows
 from ...observe import trace_of
 from ...runs import came_to_rest, fault, milliseconds, names, rows_of, violations
 from ..structures import ORDERS, faulty_run, scenario
@@ -33,30 +33,22 @@ class Blocked:
     """The time in which members could not send because of a view change, in ms."""
 
     rule: str
-    times: int
-    """How often that was."""
-    blocked: float
-    """The sum over all members."""
+    times: int  # How often that was.
+    blocked: float  # The sum over all members.
     suspicions: int
     refuted: int
     quiet: bool
-    violations: int
-    """Of same-view."""
+    violations: int  # Of same-view.
 
 
 def blocked_of(item: tuple[Scenario, str]) -> Blocked:
     run, rule = item
     summary, table = trace_of(run, VARIANTS[RULES[rule]])
     spans = _spans(table, summary.virtual_time)
-    return Blocked(
-        rule,
-        times=len(spans),
-        blocked=sum(spans) / MS,
-        suspicions=sum(1 for _ in rows_of(table, "suspect")),
-        refuted=sum(bool(row["detail"].get("heard")) for row in rows_of(table, "refute")),
-        quiet=came_to_rest(summary),
-        violations=violations(table, ["same-view"]),
-    )
+    suspicions = sum(1 for _ in rows_of(table, "suspect"))
+    refuted = sum(bool(row["detail"].get("heard")) for row in rows_of(table, "refute"))
+    broken = violations(table, ["same-view"])
+    return Blocked(rule, len(spans), sum(spans) / MS, suspicions, refuted, came_to_rest(summary), broken)
 
 
 def _spans(table: pa.Table, end: int) -> list[int]:
@@ -75,34 +67,20 @@ def _spans(table: pa.Table, end: int) -> list[int]:
     return spans + [ends.get(process, end) - since for (process, _), since in began.items()]
 
 
-# --- runs -----------------------------------------------------------------------------------------------------------
-
-
+# Runs
 def one_cut(length: float, seed: int) -> Scenario:
     """Five members; what the second sends does not reach the first for a while. Others have it, and refute suspicions."""
-    return scenario(
-        {"g": names(5)},
-        Workload(rate=50.0, arrivals="poisson", size=16),
-        seed=seed,
-        faults=[fault("cut", 500, length=length, source="p2", target="p1")],
-        length=2000,
-        order="total",
-        same_view=True,
-    )
+    load = Workload(rate=50.0, arrivals="poisson", size=16)
+    faults = [fault("cut", 500, length=length, source="p2", target="p1")]
+    return scenario({"g": names(5)}, load, seed=seed, faults=faults, length=2000, order="total", same_view=True)
 
 
 def one_crash(delay: float, seed: int) -> Scenario:
     """Five members, links of this delay in ms; one crashes."""
-    return scenario(
-        {"g": names(5)},
-        Workload(rate=50.0, arrivals="poisson", size=16),
-        seed=seed,
-        network=Network(delay=Delay("uniform", milliseconds(0.5 * delay), milliseconds(1.5 * delay))),
-        faults=[fault("crash", 500, process="p2")],
-        length=1500,
-        order="total",
-        same_view=True,
-    )
+    load = Workload(rate=50.0, arrivals="poisson", size=16)
+    network = Network(delay=Delay("uniform", milliseconds(0.5 * delay), milliseconds(1.5 * delay)))
+    faults = [fault("crash", 500, process="p2")]
+    return scenario({"g": names(5)}, load, seed=seed, network=network, faults=faults, length=1500, order="total", same_view=True)
 
 
 def _compared(context: Context, make: Callable[[float, int], Scenario], axis: Sequence[float]) -> dict[str, list[list[Blocked]]]:
@@ -139,7 +117,7 @@ def less_blocking(context: Context) -> Measured:
         ),
         "sending stops when a detection is confirmed, and not when it is only suspected: that saves the time of an agreement for "
         "each failure, and everything where a suspicion is refuted",
-        [dataclasses.asdict(run) for run in (*ours, *theirs)],
+        rows(ours, theirs),
         (
             _figure("blocked-by-delay", "one of five crashes", "delay of links (ms)", delays, by_delay),
             _figure("blocked-by-cut", "five members, one link cut one way", "length of the cut (ms)", cuts, by_cut),
@@ -152,10 +130,5 @@ def _mean(points: Sequence[Sequence[Blocked]]) -> list[float]:
 
 
 def _figure(name: str, title: str, label: str, axis: Sequence[float], by: Mapping[str, Sequence[Sequence[Blocked]]]) -> Figure:
-    return Figure(
-        name,
-        title,
-        label,
-        "time blocked, all members (ms)",
-        tuple(Series(f"blocks {rule}" if RULES[rule] else "Newtop's rule", axis, _mean(points)) for rule, points in by.items()),
-    )
+    lines = {f"blocks {rule}" if RULES[rule] else "Newtop's rule": _mean(points) for rule, points in by.items()}
+    return Figure(name, title, label, "time blocked, all members (ms)", curves(axis, lines))

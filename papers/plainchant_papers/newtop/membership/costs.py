@@ -25,9 +25,9 @@ from plainchant.lab.errors import LabError
 from plainchant.protocols.newtop.packets import Word
 from plainchant.scenario.model import Scenario, Workload
 
-from ...claims import Context, Figure, Series, Table
+from ...claims import Context, Figure, Series, Table, curves
 from ...observe import Observer
-from ...runs import fault, milliseconds, names, rows_of, views_of
+from ...runs import Given, fault, milliseconds, names, rows_of, views_of
 from ..structures import scenario
 
 OMEGAS: Final = (100, 150, 250, 400, 600, 1000)
@@ -37,8 +37,7 @@ SIZES: Final = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20)
 MEMBERS: Final = 10
 RATES: Final = (10, 50, 100)
 _FIVE: Final = 5
-_BUSY: Final = 20.0
-"""Messages a second of each member, where they send."""
+_BUSY: Final = 20.0  # Messages a second of each member, where they send.
 _GOLDEN: Final = 0.618
 _WORDS: Final = ("Suspect", "Confirmed", "Remove", "Refute")
 
@@ -51,8 +50,7 @@ class Crash:
     failures: int = 1
     omega: int = 250
     tau: int = 80
-    silence: int = 0
-    """The local time-silence, as a time-out; 0: adaptive."""
+    silence: int = 0  # The local time-silence, as a time-out; 0: adaptive.
     rate: float = _BUSY
     seed: int = 0
 
@@ -60,21 +58,14 @@ class Crash:
         at = self.tau * (-(-1000 // self.tau) + (self.seed * _GOLDEN + 0.5) % 1)
         members = names(self.members)
         crashed = members[1 : self.failures + 1] if self.failures < self.members else ()
-        settings: dict[str, Any] = {"suspect_after": milliseconds(self.omega), "alive_every": milliseconds(self.tau)}
+        given: Given = {"suspect_after": milliseconds(self.omega), "alive_every": milliseconds(self.tau)}
         if self.silence:
-            settings |= {"silence_by": "timeout", "silence": milliseconds(self.silence)}
-        settings["probe_after"] = milliseconds(max(60, self.silence + 20) if self.omega > 100 else 60)
-        return scenario(
-            {"g": members},
-            *((Workload(rate=self.rate, arrivals="poisson", size=16),) if self.rate else ()),
-            seed=self.seed,
-            faults=[fault("crash", at, process=name) for name in crashed],
-            length=at + 4 * (self.omega + self.tau) + 500,
-            drain=0,
-            order="total",
-            merge_after=milliseconds(0),
-            **settings,
-        )
+            given |= {"silence_by": "timeout", "silence": milliseconds(self.silence)}
+        given["probe_after"] = milliseconds(max(60, self.silence + 20) if self.omega > 100 else 60)
+        given |= {"order": "total", "merge_after": milliseconds(0), "seed": self.seed}
+        load = [Workload(rate=self.rate, arrivals="poisson", size=16)] if self.rate else []
+        faults = [fault("crash", at, process=name) for name in crashed]
+        return scenario({"g": members}, *load, faults=faults, length=at + 4 * (self.omega + self.tau) + 500, drain=0, **given)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,33 +75,26 @@ class Change:
     crash: Crash
     detected: tuple[float, ...]
     installed: tuple[float, ...]
-    views: int
-    """How many views it took, at the survivor with the most."""
-    words: Mapping[str, int]
-    """Words that were multicast, by kind,"""
-    copies: int
-    """and their copies, one for each process that they went to."""
-    discarded: float
-    """Messages of the failed that a survivor had and did not deliver."""
+    views: int  # How many views it took, at the survivor with the most.
+    words: Mapping[str, int]  # Words that were multicast, by kind,
+    copies: int  # and their copies, one for each process that they went to.
+    discarded: float  # Messages of the failed that a survivor had and did not deliver.
 
     def row(self) -> dict[str, Any]:
-        return {
-            **dataclasses.asdict(self.crash),
-            "detected_ms": round(statistics.mean(self.detected), 3),
-            "installed_ms": round(statistics.mean(self.installed), 3),
-            "installed_last_ms": round(max(self.installed), 3),
-            "views": self.views,
-            **{kind: self.words.get(kind, 0) for kind in _WORDS},
-            "copies": self.copies,
-            "discarded": self.discarded,
-        }
+        installed = self.installed
+        times = {"detected_ms": _detected(self), "installed_ms": _installed(self), "installed_last_ms": max(installed)}
+        words = {kind: self.words.get(kind, 0) for kind in _WORDS}
+        rounded = {name: round(time, 3) for name, time in times.items()}
+        counts = {"copies": self.copies, "discarded": self.discarded}
+        return {**dataclasses.asdict(self.crash), **rounded, "views": self.views, **words, **counts}
 
 
 class _Words(Observer):
+    copies = 0
+
     def __init__(self) -> None:
         super().__init__()
         self.words: Counter[str] = Counter()
-        self.copies = 0
 
     def sending(self, me: ProcessId, to: Sequence[ProcessId], packet: Packet) -> None:
         if isinstance(packet, Word):
@@ -136,19 +120,13 @@ def change_of(crash: Crash) -> Change:
         if not times or name not in suspected:
             raise LabError(f"{name} has no view without {', '.join(sorted(crashed))}: {crash}")
         installed[name] = times[0]
-    lost: dict[ProcessId, int] = {}
+    lost: Counter[ProcessId] = Counter()
     for row in rows_of(table, "confirm"):
-        count = sum(messages for _, _, messages in row["detail"]["discarded"])
-        lost[row["process"]] = lost.get(row["process"], 0) + count
-    return Change(
-        crash,
-        detected=tuple((suspected[name] - at) / MS for name in survivors),
-        installed=tuple((installed[name] - at) / MS for name in survivors),
-        views=max(len(views[name, "g"]) - 1 for name in survivors),
-        words=dict(observer.words),
-        copies=observer.copies,
-        discarded=statistics.mean(lost.get(name, 0) for name in survivors),
-    )
+        lost[row["process"]] += sum(messages for _, _, messages in row["detail"]["discarded"])
+    detected, changed = (tuple((times[name] - at) / MS for name in survivors) for times in (suspected, installed))
+    most = max(len(views[name, "g"]) - 1 for name in survivors)
+    discarded = statistics.mean(lost[name] for name in survivors)
+    return Change(crash, detected, changed, most, dict(observer.words), observer.copies, discarded)
 
 
 def expected_words(members: int, failures: int) -> int:
@@ -162,8 +140,7 @@ def expected_copies(members: int, failures: int) -> int:
     return survivors * (2 * (members - 1) + survivors - 1)
 
 
-# --- lines ----------------------------------------------------------------------------------------------------------
-
+# Lines
 Line = tuple[Sequence[float], list[list[Change]]]
 
 
@@ -188,20 +165,19 @@ def _installed(change: Change) -> float:
 
 
 def _times(name: str, title: str, label: str, lines: Mapping[str, Line]) -> Figure:
-    several = len(lines) > 1
     series = []
     for line, (x, points) in lines.items():
-        prefix = f"{line}: " if several else ""
-        series.append(Series(f"{prefix}detected", x, _mean(points, _detected)))
-        series.append(Series(f"{prefix}view", x, _mean(points, _installed)))
+        for what, measure in (("detected", _detected), ("view", _installed)):
+            series.append(Series(f"{line}: {what}" if len(lines) > 1 else what, x, _mean(points, measure)))
     return Figure(name, title, label, "ms after the crash", tuple(series))
 
 
 def _packets(name: str, what: str, label: str, line: Line, expected: Series) -> Figure:
     x, points = line
-    kinds = [Series(kind, x, _mean(points, _word(kind))) for kind in _WORDS[:3]]
+    words = {kind: [statistics.mean(change.words.get(kind, 0) for change in point) for point in points] for kind in _WORDS[:3]}
+    words["all words"] = _mean(points, lambda change: sum(change.words.values()))
     title = f"multicasts of a view change, {what}, idle group"
-    return Figure(name, title, label, "multicasts", (*kinds, Series("all words", x, _mean(points, _all_words)), expected))
+    return Figure(name, title, label, "multicasts", (*curves(x, words), expected))
 
 
 def figures_of_changes(context: Context) -> tuple[tuple[Figure, ...], tuple[Table, ...], str]:
@@ -235,18 +211,16 @@ def figures_of_changes(context: Context) -> tuple[tuple[Figure, ...], tuple[Tabl
         _packets("packets-of-a-change", "one crash", "members (n)", size, by_size),
         _packets("packets-by-failures", f"{MEMBERS} members", "simultaneous failures (f)", failed, by_failures),
     )
+    title = f"times (ms) and packets by failures: {MEMBERS} members, idle group"
     tables = (
         _table("times (ms) and packets by group size: one crash, idle group", "members", size, lambda x: (round(x), 1)),
-        _table(
-            f"times (ms) and packets by failures: {MEMBERS} members, idle group",
-            "failures",
-            failed,
-            lambda x: (MEMBERS, round(x)),
-        ),
+        _table(title, "failures", failed, lambda x: (MEMBERS, round(x))),
     )
     changes = [change for line in lines.values() for point in line[1] for change in point]
     after = statistics.mean(_installed(change) - _detected(change) for change in changes)
-    exact = [change for change in changes if sum(change.words.values()) == _formula(change)]
+    exact = [
+        change for change in changes if sum(change.words.values()) == expected_words(change.crash.members, change.crash.failures)
+    ]
     first, last = _mean(size[1], _installed)[0], _mean(size[1], _installed)[-1]
     sentence = (
         f"In {len(changes)} further runs (figures) a survivor's view comes {after:.1f} ms after its first suspicion, with links "
@@ -256,61 +230,31 @@ def figures_of_changes(context: Context) -> tuple[tuple[Figure, ...], tuple[Tabl
     return figures, tables, sentence
 
 
-def _formula(change: Change) -> int:
-    return expected_words(change.crash.members, change.crash.failures)
-
-
 def _pair(lines: Mapping[str, Line], name: str) -> dict[str, Line]:
     return {kind: lines[f"{name} {kind}"] for kind in ("busy", "idle")}
 
 
-def _word(kind: str) -> Callable[[Change], float]:
-    return lambda change: change.words.get(kind, 0)
-
-
-def _all_words(change: Change) -> float:
-    return sum(change.words.values())
-
-
 def _table(title: str, what: str, line: Line, of: Callable[[float], tuple[int, int]]) -> Table:
-    x, points = line
-    times = ("detected", "view", "view, at the last")
-    columns = (what, *times, *_WORDS, "words", "3(n - f)", "copies", "expected copies")
+    columns = (what, "detected", "view", "view, at the last", *_WORDS, "words", "3(n - f)", "copies", "expected copies")
     rows = []
-    for value, point in zip(x, points, strict=True):
-        members, failures = of(value)
-        mean = {kind: statistics.mean(change.words.get(kind, 0) for change in point) for kind in _WORDS}
-        rows.append(
-            (
-                f"{value:g}",
-                f"{statistics.mean(map(_detected, point)):.1f}",
-                f"{statistics.mean(map(_installed, point)):.1f}",
-                f"{max(max(change.installed) for change in point):.1f}",
-                *(f"{mean[kind]:.1f}" for kind in _WORDS),
-                f"{sum(mean.values()):.1f}",
-                expected_words(members, failures),
-                f"{statistics.mean(change.copies for change in point):.1f}",
-                expected_copies(members, failures),
-            )
-        )
+    for value, point in zip(*line, strict=True):
+        sizes = of(value)
+        mean = [statistics.mean(change.words.get(kind, 0) for change in point) for kind in _WORDS]
+        times = [statistics.mean(map(measure, point)) for measure in (_detected, _installed)]
+        times.append(max(max(change.installed) for change in point))
+        copies = f"{statistics.mean(change.copies for change in point):.1f}"
+        measured = [f"{each:.1f}" for each in (*times, *mean, sum(mean))]
+        rows.append((f"{value:g}", *measured, expected_words(*sizes), copies, expected_copies(*sizes)))
     return Table(title, columns, rows)
 
 
-# --- what is lost at the cut ----------------------------------------------------------------------------------------
-
-
+# What is lost at the cut
 def figures_of_discarded(context: Context) -> tuple[Figure, ...]:
     """Messages of the failed that survivors have and discard, by how often members send and how many fail."""
     failures = context.of((1, MEMBERS - 1), tuple(range(1, MEMBERS)))
     rates = context.of(RATES[1:2], RATES)
     by = {f"{rate} messages/s each": [(count, Crash(MEMBERS, count, rate=rate)) for count in failures] for rate in rates}
     lines = _lines(context, by, (1, 3))
-    return (
-        Figure(
-            "discarded-at-the-cut",
-            f"several of {MEMBERS} crash at once, total order",
-            "simultaneous failures",
-            "messages discarded at a survivor",
-            tuple(Series(name, x, _mean(points, lambda change: change.discarded)) for name, (x, points) in lines.items()),
-        ),
-    )
+    series = tuple(Series(name, x, _mean(points, lambda change: change.discarded)) for name, (x, points) in lines.items())
+    title = f"several of {MEMBERS} crash at once, total order"
+    return (Figure("discarded-at-the-cut", title, "simultaneous failures", "messages discarded at a survivor", series),)

@@ -7,25 +7,23 @@ the second they follow from a run without the partition, which is the same up to
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
 from plainchant.core.model import MS, ProcessId
-from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
+from plainchant.scenario.model import Fault, Scenario, Workload
 from plainchant.sim.application import Member
 
 from ...claims import Context, Figure, Measured, Series, Table, judge
 from ...observe import Observer, trace_of
-from ...runs import Views, fault, milliseconds, names, rows_of, views_of, violations
+from ...runs import ONE_MILLISECOND, Given, fault, milliseconds, names, rows_of, views_of, violations
 from ..structures import Groups, scenario
 from ..variants import VARIANTS
 
-_ONE: Final = Network(delay=Delay("constant", milliseconds(1)))
 
-# --- 44: failed together --------------------------------------------------------------------------------------------
-
-
+# 44: failed together
 class _Answers:
     """Sends a message when the first one of somebody is delivered."""
 
@@ -41,50 +39,31 @@ class _Answers:
 class Together:
     """What became of m, which P_r sent and only P_s got, and of m', which P_s sent when it had delivered m."""
 
-    m_at: tuple[ProcessId, ...]
-    """Who delivered m,"""
-    answer_at: tuple[ProcessId, ...]
-    """and who m'."""
-    detections: tuple[tuple[ProcessId, ...], ...]
-    """What P_i and P_j confirmed."""
-    discarded: int
-    """Messages that they replaced by null messages."""
-    views: tuple[tuple[ProcessId, ...], ...]
-    """Their last views."""
-    causal: int
-    """Violations of causal order."""
+    m_at: tuple[ProcessId, ...]  # Who delivered m,
+    answer_at: tuple[ProcessId, ...]  # and who m'.
+    detections: tuple[tuple[ProcessId, ...], ...]  # What P_i and P_j confirmed.
+    discarded: int  # Messages that they replaced by null messages.
+    views: tuple[tuple[ProcessId, ...], ...]  # Their last views.
+    causal: int  # Violations of causal order.
 
 
 def together(name: str) -> Together:
     """i's messages, at the same time as m, make m's block complete at s. s answers m, and crashes; r has crashed before."""
-    run = scenario(
-        {"g": ("r", "s", "i", "j")},
-        Workload(senders=("i",), rate=1000.0, burst=2, count=2, size=16, start=milliseconds(100)),
-        Workload(senders=("r",), rate=1000.0, count=1, size=16, start=milliseconds(100.1)),
-        network=_ONE,
-        faults=[
-            fault("cut", 100.05, source="r", target="i"),
-            fault("cut", 100.05, source="r", target="j"),
-            fault("crash", 101, process="r"),
-            fault("crash", 104, process="s"),
-        ],
-        length=1500,
-        drain=0,
-        order="total",
-        pack=False,
-    )
+    several = Workload(senders=("i",), rate=1000.0, burst=2, count=2, size=16, start=milliseconds(100))
+    one = Workload(senders=("r",), rate=1000.0, count=1, size=16, start=milliseconds(100.1))
+    faults = [fault("cut", 100.05, source="r", target=target) for target in "ij"]
+    faults += [fault("crash", 101, process="r"), fault("crash", 104, process="s")]
+    given: Given = {"network": ONE_MILLISECOND, "faults": faults, "order": "total", "pack": False}
+    run = scenario({"g": ("r", "s", "i", "j")}, several, one, length=1500, drain=0, **given)
     _, table = trace_of(run, VARIANTS[name], applications={"s": _Answers("r")})
     delivered = list(rows_of(table, "deliver"))
     confirmed = [row for row in rows_of(table, "confirm") if row["process"] in "ij"]
     views = views_of(table)
-    return Together(
-        m_at=tuple(row["process"] for row in delivered if row["sender"] == "r"),
-        answer_at=tuple(row["process"] for row in delivered if row["sender"] == "s"),
-        detections=tuple(tuple(sorted(row["detail"]["detection"])) for row in confirmed),
-        discarded=sum(len(row["detail"]["discarded"]) for row in confirmed),
-        views=tuple(views[process, "g"][-1][2] for process in "ij"),
-        causal=violations(table, ["causal"]),
-    )
+    m_at, answer_at = (tuple(row["process"] for row in delivered if row["sender"] == sender) for sender in "rs")
+    detections = tuple(tuple(sorted(row["detail"]["detection"])) for row in confirmed)
+    discarded = sum(len(row["detail"]["discarded"]) for row in confirmed)
+    last = tuple(views[process, "g"][-1][2] for process in "ij")
+    return Together(m_at, answer_at, detections, discarded, last, violations(table, ["causal"]))
 
 
 def failed_together(context: Context) -> Measured:
@@ -110,8 +89,7 @@ def _sets(several: Sequence[Sequence[str]]) -> str:
     return " and ".join("{" + ", ".join(one) + "}" for one in several) or "nothing"
 
 
-# --- 45: five processes ---------------------------------------------------------------------------------------------
-
+# 45: five processes
 _FIVE: Final[Groups] = {"g": ("i", "j", "k", "l", "m")}
 _CRASH: Final = 300.0
 _LATER: Final = 60.0
@@ -124,29 +102,18 @@ class Five:
 
     case: str
     views: Mapping[ProcessId, tuple[str, ...]]
-    mutual: int
-    """Suspicions by (viii)."""
-    intersect: bool
-    """Whether concurrent views had members in common,"""
-    signed_intersect: bool
-    """and whether they had signatures in common."""
-    violations: int
-    """Of view-order, view-atomicity and total order."""
+    mutual: int  # Suspicions by (viii).
+    intersect: bool  # Whether concurrent views had members in common,
+    signed_intersect: bool  # and whether they had signatures in common.
+    violations: int  # Of view-order, view-atomicity and total order.
 
 
 def _five(faults: Sequence[Fault], length: float) -> Scenario:
-    return scenario(
-        _FIVE,
-        Workload(senders=("i", "j"), rate=200.0, size=16),
-        Workload(senders=("k", "l", "m"), rate=20.0, size=16),
-        network=_ONE,
-        faults=[fault("crash", _CRASH, process="m"), *faults],
-        length=length,
-        drain=0,
-        order="total",
-        signatures=True,
-        merge_after=milliseconds(0),
-    )
+    often = Workload(senders=("i", "j"), rate=200.0, size=16)
+    rarely = Workload(senders=("k", "l", "m"), rate=20.0, size=16)
+    given: Given = {"network": ONE_MILLISECOND, "faults": [fault("crash", _CRASH, process="m"), *faults]}
+    given |= {"order": "total", "signatures": True, "merge_after": milliseconds(0)}
+    return scenario(_FIVE, often, rarely, length=length, drain=0, **given)
 
 
 def five(item: tuple[str, str]) -> Five:
@@ -207,9 +174,7 @@ def _sequence(views: Sequence[str]) -> str:
     return ", ".join("{" + ", ".join(view) + "}" for view in views)
 
 
-# --- twenty members that part and meet ------------------------------------------------------------------------------
-
-
+# Twenty members that part and meet
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parting:
     """A group that falls into parts of these sizes at one moment, and is whole again at another."""
@@ -228,10 +193,8 @@ class Parted:
     parting: Parting
     views: Mapping[ProcessId, tuple[tuple[float, int], ...]]
     """By member: when it installed views, and of how many members each was."""
-    split: float
-    """From the partition to the last view that has the members of its part alone,"""
-    merged: float
-    """and from its end to the last view that has everybody."""
+    split: float  # From the partition to the last view that has the members of its part alone,
+    merged: float  # and from its end to the last view that has everybody.
     packets: Mapping[str, int]
     """Multicasts from the partition's end to the last view, by kind, beside messages and null messages."""
     quiet: bool
@@ -254,32 +217,22 @@ class Parted:
 
     @property
     def figure(self) -> Figure:
-        part_of = _parts(self.parting)
-        lines = {}
-        for number, part in enumerate(part_of, 1):
-            steps = [(0.0, sum(self.parting.sizes)), *self.views[part[0]], (self.parting.length, self.views[part[0]][-1][1])]
-            lines[f"part {number}, {len(part)} members"] = steps
-        return Figure(
-            "part-and-meet",
-            f"{sum(self.parting.sizes)} members, apart from {self.parting.parted:g} to {self.parting.healed:g} ms",
-            "time (ms)",
-            "members in the view",
-            tuple(Series(label, [x for x, _ in steps], [y for _, y in steps]) for label, steps in lines.items()),
-            steps=True,
-        )
+        series = []
+        for number, part in enumerate(_parts(self.parting), 1):
+            views = self.views[part[0]]
+            steps = [(0.0, sum(self.parting.sizes)), *views, (self.parting.length, views[-1][1])]
+            label = f"part {number}, {len(part)} members"
+            series.append(Series(label, [x for x, _ in steps], [y for _, y in steps]))
+        title = f"{sum(self.parting.sizes)} members, apart from {self.parting.parted:g} to {self.parting.healed:g} ms"
+        return Figure("part-and-meet", title, "time (ms)", "members in the view", tuple(series), steps=True)
 
     @property
     def table(self) -> Table:
-        part_of = _parts(self.parting)
-        rows = [
-            (number, len(part), *(_range([self.views[member][place][0] for member in part]) for place in (1, -1)))
-            for number, part in enumerate(part_of, 1)
-        ]
+        rows = []
+        for number, part in enumerate(_parts(self.parting), 1):
+            times = [[self.views[member][place][0] for member in part] for place in (1, -1)]
+            rows.append((number, len(part), *(f"{min(several):.1f} to {max(several):.1f}" for several in times)))
         return Table("when views were installed (ms)", ("part", "members", "its own view", "the view with everybody"), rows)
-
-
-def _range(times: Sequence[float]) -> str:
-    return f"{min(times):.1f} to {max(times):.1f}"
 
 
 def _parts(parting: Parting) -> tuple[tuple[ProcessId, ...], ...]:
@@ -307,33 +260,17 @@ class _Kinds(Observer):
 
 def part_and_meet(parting: Parting) -> Parted:
     parts = _parts(parting)
-    run = scenario(
-        {"g": names(sum(parting.sizes))},
-        Workload(rate=parting.rate, arrivals="poisson", size=16),
-        faults=[fault("partition", parting.parted, length=parting.healed - parting.parted, parts=parts)],
-        length=parting.length,
-        order="total",
-    )
+    load = Workload(rate=parting.rate, arrivals="poisson", size=16)
+    faults = [fault("partition", parting.parted, length=parting.healed - parting.parted, parts=parts)]
+    run = scenario({"g": names(sum(parting.sizes))}, load, faults=faults, length=parting.length, order="total")
     kinds = _Kinds(parting.healed)
     summary, table = kinds.run(run)
     views = views_of(table)
     split = [when for part in parts for member in part for when, _, members in views[member, "g"] if set(members) == set(part)]
     merged = [views[member, "g"][-1][0] for member in run.members if len(views[member, "g"][-1][2]) == len(run.members)]
     whole = len(split) >= len(run.members) and len(merged) == len(run.members)
-    packets: dict[str, int] = {}
-    for when, kind in kinds.seen:
-        if whole and when <= max(merged):
-            packets[kind] = packets.get(kind, 0) + 1
-    return Parted(
-        parting,
-        views={member: _sizes(views, member) for member in run.members},
-        split=max(split) / MS - parting.parted if whole else 0.0,
-        merged=max(merged) / MS - parting.healed if whole else 0.0,
-        packets=packets,
-        quiet=summary.quiet,
-        violations=violations(table, ["view-order", "view-atomicity", "total", "convergence", "agreement"]),
-    )
-
-
-def _sizes(views: Views, member: ProcessId) -> tuple[tuple[float, int], ...]:
-    return tuple((when / MS, len(members)) for when, _, members in views[member, "g"])
+    apart, met = (max(split) / MS - parting.parted, max(merged) / MS - parting.healed) if whole else (0.0, 0.0)
+    packets = Counter(kind for when, kind in kinds.seen if whole and when <= max(merged))
+    sizes = {name: tuple((when / MS, len(members)) for when, _, members in views[name, "g"]) for name in run.members}
+    broken = violations(table, ["view-order", "view-atomicity", "total", "convergence", "agreement"])
+    return Parted(parting, sizes, apart, met, dict(packets), summary.quiet, broken)

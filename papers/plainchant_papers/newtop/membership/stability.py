@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from plainchant.core.model import Packet, ProcessId
-from plainchant.protocols.newtop import Process
 from plainchant.protocols.newtop.matrix import Column
 from plainchant.protocols.newtop.packets import Ask
 from plainchant.protocols.newtop.part import Part
 from plainchant.scenario.model import Scenario
 
-from ...claims import Context, Measured, judge, totals
+from ...claims import Context, Measured, judge, named_rows, totals
 from ...observe import Observer
 from ..structures import ORDERS, faulty_run
 from ..variants import VARIANTS
@@ -23,10 +22,8 @@ class Asked:
     """The requests of a run."""
 
     asks: int
-    looked_at: int
-    """Members, other than who asked, that had received what was asked for,"""
-    forgotten: int
-    """and of these, those that had forgotten it."""
+    looked_at: int  # Members, other than who asked, that had received what was asked for,
+    forgotten: int  # and of these, those that had forgotten it.
     quiet: bool
 
 
@@ -42,22 +39,15 @@ class _Asks(Observer):
             return
         self.asks += 1
         for process, engine in self.engines.items():
-            part = _part(engine, packet)
-            if process == me or part is None or me not in part.members or _has_failed(part, me):
+            part: Part | None = engine.parts.get(packet.group)
+            if process == me or part is None or part.form != packet.form or me not in part.members:
+                continue
+            if part.membership is not None and me in part.membership.failed:
                 continue
             for column in part.matrix.roster:
                 if column.process == packet.source and _received(column) >= packet.last:
                     self.looked_at += 1
                     self.forgotten += not any(kept.block == packet.last for kept in column.kept)
-
-
-def _part(engine: Process, packet: Ask) -> Part | None:
-    part = engine.parts.get(packet.group)
-    return part if part is not None and part.form == packet.form else None
-
-
-def _has_failed(part: Part, process: ProcessId) -> bool:
-    return part.membership is not None and process in part.membership.failed
 
 
 def _received(column: Column) -> int:
@@ -85,5 +75,5 @@ def nothing_stable(context: Context) -> Measured:
         judge(holds=bool(asks and looked_at and missed) and not forgotten),
         "who asks has not completed the block, so that nobody who counts it as a member can have heard that it has; what is "
         "complete here may be missing elsewhere",
-        [{"rule": rule, **dataclasses.asdict(run)} for rule, found in (("stable", ours), ("complete", hasty)) for run in found],
+        named_rows("rule", {"stable": ours, "complete": hasty}),
     )

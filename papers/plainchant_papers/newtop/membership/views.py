@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from plainchant.core.model import MS, GroupId, ProcessId
+from plainchant.core.model import MS, ProcessId
 from plainchant.lab.properties import verify
 from plainchant.scenario.model import Scenario, Workload
 
-from ...claims import Context, Measured, judge, totals
+from ...claims import Context, Measured, judge, rows, totals
 from ...observe import trace_of
 from ...runs import Views, fault, milliseconds, rows_of, views_of
 from ..structures import ORDERS, faulty_run, members_of, scenario, small_structure
@@ -34,18 +34,12 @@ class Checked:
     groups: int
     quiet: bool
     faults: int
-    views: int
-    """Views that were installed, after the first ones."""
-    pairs: int
-    """Pairs of members of a group that lived to the end and never suspected each other,"""
-    alike: int
-    """and those of them that installed the same views, from the first that both are in."""
-    changed: int
-    """Views that such pairs installed after that one."""
-    intervals: int
-    """Cases of two members with the same two consecutive views,"""
-    unequal: int
-    """and those of them that delivered different messages in between."""
+    views: int  # Views that were installed, after the first ones.
+    pairs: int  # Pairs of members of a group that lived to the end and never suspected each other,
+    alike: int  # and those of them that installed the same views, from the first that both are in.
+    changed: int  # Views that such pairs installed after that one.
+    intervals: int  # Cases of two members with the same two consecutive views,
+    unequal: int  # and those of them that delivered different messages in between.
     violations: Mapping[str, int]
     first: str
 
@@ -56,24 +50,13 @@ def check(item: tuple[Scenario, str]) -> Checked:
     summary, table = trace_of(run, VARIANTS[name])
     views = views_of(table)
     alive = [process for process, end in summary.processes.items() if end.state == "alive"]
-    pairs, alike, changed = _same_sequences(table, views, alive)
     result = verify(table, _CHECKED)
     atomicity = result.properties["view-atomicity"]
-    return Checked(
-        order=str(run.parameters["order"]),
-        processes=len(run.members),
-        groups=len(run.groups),
-        quiet=summary.quiet,
-        faults=len(summary.faults),
-        views=sum(len(installed) - 1 for installed in views.values()),
-        pairs=pairs,
-        alike=alike,
-        changed=changed,
-        intervals=atomicity.cases,
-        unequal=atomicity.violations,
-        violations={property: result.properties[property].violations for property in _CHECKED},
-        first=str(result.violations[0]) if result.violations else "",
-    )
+    violations = {name: result.properties[name].violations for name in _CHECKED}
+    first = str(result.violations[0]) if result.violations else ""
+    of_run = (str(run.parameters["order"]), len(run.members), len(run.groups), summary.quiet, len(summary.faults))
+    changes = (sum(len(installed) - 1 for installed in views.values()), *_same_sequences(table, views, alive))
+    return Checked(*of_run, *changes, atomicity.cases, atomicity.violations, violations, first)
 
 
 def _same_sequences(table: pa.Table, views: Views, alive: Sequence[ProcessId]) -> tuple[int, int, int]:
@@ -98,10 +81,8 @@ def _from_both(
     installed: Sequence[tuple[int, int, tuple[ProcessId, ...]]], one: ProcessId, other: ProcessId
 ) -> list[tuple[int, tuple[ProcessId, ...]]]:
     views = [(number, tuple(sorted(members))) for _, number, members in installed]
-    for place, (_, members) in enumerate(views):
-        if one in members and other in members:
-            return views[place:]
-    return []
+    first = next((place for place, (_, members) in enumerate(views) if {one, other} <= set(members)), len(views))
+    return views[first:]
 
 
 def checks(context: Context) -> list[Checked]:
@@ -148,10 +129,8 @@ def _row(run: Checked) -> dict[str, Any]:
     return {**dataclasses.asdict(run), "violations": sum(run.violations.values())}
 
 
-# --- 41: VC2 --------------------------------------------------------------------------------------------------------
-
-_SETTLED: Final = 4000
-"""ms from the last failure to when views are looked at."""
+# 41: VC2
+_SETTLED: Final = 4000  # ms from the last failure to when views are looked at.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,14 +140,10 @@ class Gone:
     order: str
     crashed: int
     parts: int
-    memberships: int
-    """Live processes, group by group."""
-    stale: int
-    """Views at the end that have a process that crashed or is disconnected,"""
-    smaller: int
-    """and those that lack one that lives and is connected."""
-    slowest: float
-    """From the last failure to the last view, ms."""
+    memberships: int  # Live processes, group by group.
+    stale: int  # Views at the end that have a process that crashed or is disconnected,
+    smaller: int  # and those that lack one that lives and is connected.
+    slowest: float  # From the last failure to the last view, ms.
 
 
 def lasting(seed: int, order: str) -> Scenario:
@@ -183,44 +158,26 @@ def lasting(seed: int, order: str) -> Scenario:
     faults = [fault("crash", draw.uniform(300, 900), process=name, mid_broadcast=draw.random() < 0.5) for name in crashed]
     if len(parts) > 1:
         faults.append(fault("partition", draw.uniform(300, 900), parts=parts))
-    return scenario(
-        groups,
-        Workload(rate=30.0, arrivals="poisson", size=16),
-        seed=seed,
-        faults=faults,
-        length=900 + _SETTLED,
-        drain=0,
-        order=order,
-    )
+    load = Workload(rate=30.0, arrivals="poisson", size=16)
+    return scenario(groups, load, seed=seed, faults=faults, length=900 + _SETTLED, drain=0, order=order)
 
 
 def gone_of(run: Scenario) -> Gone:
     summary, table = trace_of(run)
-    views = views_of(table)
     crashed = {process for process, end in summary.processes.items() if end.state == "crashed"}
     parts = next((one.parts for one in run.fault if one.kind == "partition"), (run.members,))
-    memberships = stale = smaller = 0
-    last = 0
-    for (process, group), installed in views.items():
+    memberships = stale = smaller = last = 0
+    for (process, group), installed in views_of(table).items():
         if process in crashed:
             continue
-        connected = _connected(process, group, run, parts, crashed)
+        connected = set(run.groups[group]).intersection(next(part for part in parts if process in part)) - crashed
         members = set(installed[-1][2])
         memberships += 1
         stale += bool(members - connected)
         smaller += bool(connected - members)
         last = max(last, installed[-1][0])
-    failed_at = max((int(one.at) for one in run.fault), default=0)
-    return Gone(
-        str(run.parameters["order"]), len(crashed), len(parts), memberships, stale, smaller, max(0, last - failed_at) / MS
-    )
-
-
-def _connected(
-    process: ProcessId, group: GroupId, run: Scenario, parts: Sequence[Sequence[str]], crashed: set[ProcessId]
-) -> set[ProcessId]:
-    part = next(part for part in parts if process in part)
-    return set(run.groups[group]).intersection(part) - crashed
+    slowest = max(0, last - max((int(one.at) for one in run.fault), default=0)) / MS
+    return Gone(str(run.parameters["order"]), len(crashed), len(parts), memberships, stale, smaller, slowest)
 
 
 def who_fails_leaves(context: Context) -> Measured:
@@ -236,21 +193,17 @@ def who_fails_leaves(context: Context) -> Measured:
         judge(holds=bool(crashed and parted and memberships) and not stale and not smaller, nearly=not stale),
         "who is silent leaves a block incomplete, which nobody can do to a suspector for longer than omega; and time-silence, "
         "extended to idle groups, sees to it that there are blocks",
-        [dataclasses.asdict(run) for run in runs],
+        rows(runs),
         figures,
         tables,
     )
 
 
-# --- 46: signatures -------------------------------------------------------------------------------------------------
-
-
+# 46: signatures
 def alone(run: Scenario) -> Scenario:
     """The same without anybody who joins: as in the thesis, views only get smaller."""
     return dataclasses.replace(
-        run,
-        random=dataclasses.replace(run.random, restart=0.0),
-        parameters={**run.parameters, "merge_after": milliseconds(0)},
+        run, random=dataclasses.replace(run.random, restart=0.0), parameters={**run.parameters, "merge_after": milliseconds(0)}
     )
 
 

@@ -40,11 +40,9 @@ class Checks:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.sent: dict[tuple[ProcessId, int], int] = {}
-        """When messages were taken."""
+        self.sent: dict[tuple[ProcessId, int], int] = {}  # When messages were taken.
 
-    # --- as things happen ---------------------------------------------------------------------------------------------
-
+    # As things happen
     def taken(self, host: ExploredHost, seq: int) -> None:
         self.sent[host.me, seq] = self._world.now
 
@@ -86,8 +84,7 @@ class Checks:
                 text = f"{host.me} {words[decision]} message {seq} of {sender}, which {other.me} {words[before]}"
                 world.breaks("consensus", text)
 
-    # --- at the end ---------------------------------------------------------------------------------------------------
-
+    # At the end
     def ended(self) -> None:
         """The run is at rest."""
         world = self._world

@@ -7,6 +7,7 @@ called afterwards, when the world has asked its questions about the request that
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from itertools import count
 from random import Random
@@ -28,30 +29,24 @@ class Event(NamedTuple):
     process: ProcessId
     what: str
     number: int
-    touches: int | None = None
-    """The copy that it has an effect on; None: no other process can tell when it happens."""
+    touches: int | None = None  # The copy that it has an effect on; None: no other process can tell when it happens.
 
     def is_independent(self, other: Event) -> bool:
         """Whether the two come to the same in either order: different processes, and not one copy."""
         return self.process != other.process and (self.touches is None or self.touches != other.touches)
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Task:
     """A procedure that runs, and what it waits for."""
 
-    __slots__ = ("began", "event", "name", "number", "procedure", "request", "time")
-
-    def __init__(self, number: int, name: str, procedure: Procedure) -> None:
-        self.number = number
-        """Its number among those with this name that run at the same time."""
-        self.name = name
-        self.procedure = procedure
-        self.request: Request | None = None
-        self.began = 0
-        self.time = 0
-        """When the request is fulfilled."""
-        self.event = Event("", name, number)
-        """The fulfilment."""
+    number: int  # Among those with this name that run at the same time.
+    name: str
+    procedure: Procedure
+    event: Event  # The fulfilment of the request.
+    request: Request | None = None
+    began: int = 0
+    time: int = 0  # When the request is fulfilled.
 
 
 class ExploredHost(Process):
@@ -64,22 +59,17 @@ class ExploredHost(Process):
         self.has_views = False
         self.memory = world.memory
         self.halted = False
-        self.faulty = False
-        """Whether it has had a timing fault."""
-        self.stops = 0
-        """How often it may still be stopped for a while."""
-        self.aside = False
-        """It has sent everything, and goes on only at the end."""
-        self.stopped = 0
-        """Until when it is stopped."""
+        self.faulty = False  # Whether it has had a timing fault.
+        self.stops = 0  # How often it may still be stopped for a while.
+        self.aside = False  # It has sent everything, and goes on only at the end.
+        self.stopped = 0  # Until when it is stopped.
         self.members: tuple[ProcessId, ...] = ()
         self.delivered: list[tuple[ProcessId, int]] = []
         self.decided: dict[tuple[ProcessId, int], int] = {}
         self.tasks: dict[tuple[str, int], Task] = {}
         self.timers: dict[Timer, int] = {}
         self.notices: list[tuple[int, Any]] = []
-        self.mark: bytes | None = None
-        """The digest of its state, until it does something."""
+        self.mark: bytes | None = None  # The digest of its state, until it does something.
 
     def clock(self) -> int:
         return self._world.now + self.ahead
@@ -91,8 +81,7 @@ class ExploredHost(Process):
         """One message at a time, so that there is something between two of them."""
         return super().take(group, max_bytes, 1, stream)
 
-    # --- turns --------------------------------------------------------------------------------------------------------
-
+    # Turns
     def call(self, method: Callable[..., object], *arguments: Any) -> None:
         """A turn with its end."""
         self.turn(method, *arguments)
@@ -109,8 +98,7 @@ class ExploredHost(Process):
     def failed(self, error: Exception) -> None:
         raise error
 
-    # --- effects ------------------------------------------------------------------------------------------------------
-
+    # Effects
     def do_timer(self, timer: Timer, at: int | None) -> None:
         if at is None:
             self.timers.pop(timer, None)
@@ -123,13 +111,7 @@ class ExploredHost(Process):
         self._world.checks.taken(self, batch.first)
 
     def do_deliver(
-        self,
-        group: GroupId,
-        view: int | None,
-        sender: ProcessId,
-        batch: Batch,
-        payloads: list[bytes] | None,
-        rank: int | None,
+        self, group: GroupId, view: int | None, sender: ProcessId, batch: Batch, payloads: list[bytes] | None, rank: int | None
     ) -> None:
         checks = self._world.checks
         for seq, payload in enumerate(payloads if payloads is not None else (batch.body,), batch.first):
@@ -138,16 +120,8 @@ class ExploredHost(Process):
             self._world.note(self, "deliver", **columns, sent=checks.sent.get((sender, seq)))
             checks.delivered(self, sender, seq)
 
-    def do_row(
-        self,
-        kind: str,
-        group: GroupId | None,
-        view: int | None,
-        sender: ProcessId | None,
-        seq: int | None,
-        rank: int | None,
-        extra: dict[str, Any] | None,
-    ) -> None:
+    def do_row(self, kind: str, *columns: Any) -> None:
+        _, _, sender, seq, rank, extra = columns
         self._world.note(self, kind, sender=sender, seq=seq, rank=rank, **(extra or {}))
 
     def do_record(self, kind: str, *columns: Any) -> None:
@@ -159,7 +133,7 @@ class ExploredHost(Process):
 
     def do_view(self, view: View, is_new: bool, is_first: bool) -> None:
         self.members = view.members
-        self._world.installed(self)
+        self._world.say(self.me, f"sees {', '.join(self.members)}")
 
     def do_left(self, group: GroupId, is_last: bool) -> None:
         """The row says it all."""
@@ -175,7 +149,7 @@ class ExploredHost(Process):
 
     def _begin(self, name: str, procedure: Procedure) -> None:
         number = next(number for number in count() if (name, number) not in self.tasks)
-        task = self.tasks[name, number] = Task(number, name, procedure)
+        task = self.tasks[name, number] = Task(number, name, procedure, Event("", name, number))
         self._world.advance(self, task, None)
 
     def do_report(self, process: ProcessId, reason: Reason) -> None:
@@ -183,6 +157,13 @@ class ExploredHost(Process):
 
     def do_halt(self, reason: Reason) -> None:
         self.calls.append((self._world.halt, (self, reason)))
+
+    def postpone(self, time: int) -> None:
+        """Nothing of what it waits for comes before this time."""
+        for task in self.tasks.values():
+            task.time = max(task.time, time)
+        self.timers = {timer: max(at, time) for timer, at in self.timers.items()}
+        self.notices = [(max(at, time), notice) for at, notice in self.notices]
 
     def messages(self) -> list[bytes]:
         """The messages that wait to be taken."""

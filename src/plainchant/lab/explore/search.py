@@ -39,8 +39,7 @@ from .checks import Violation
 from .host import Event
 from .world import World
 
-_COLLECTING: Final = 500
-"""After so many runs what they have left is collected: Python's own schedule costs more than the runs."""
+_COLLECTING: Final = 500  # After so many runs what they have left is collected: Python's own schedule costs more than the runs.
 _RARE: Final = (0.03, 0.1, 0.3)
 """How often something goes wrong when it could, in runs that are drawn; each run has one of these."""
 
@@ -171,25 +170,17 @@ class Result:
 
     case: Case
     states: int = 0
-    runs: int = 0
-    """Runs to their ends."""
-    branches: int = 0
-    """Runs in all: most end where another has been."""
-    transitions: int = 0
-    """Events that were tried, each counted once."""
-    deepest: int = 0
-    """Events of the longest run."""
+    runs: int = 0  # Runs to their ends.
+    branches: int = 0  # Runs in all: most end where another has been.
+    transitions: int = 0  # Events that were tried, each counted once.
+    deepest: int = 0  # Events of the longest run.
     seconds: float = 0.0
-    complete: bool = False
-    """Everything was tried."""
-    sampled: int = 0
-    """Runs that were drawn."""
+    complete: bool = False  # Everything was tried.
+    sampled: int = 0  # Runs that were drawn.
     violation: Violation | None = None
-    answers: tuple[int, ...] = ()
-    """Of the run that breaks a promise: what ``replay`` takes."""
+    answers: tuple[int, ...] = ()  # Of the run that breaks a promise: what ``replay`` takes.
     faults: int = 0
-    outcomes: frozenset[tuple[Any, ...]] = frozenset()
-    """How runs ended (``World.outcome``): reductions must not lose any."""
+    outcomes: frozenset[tuple[Any, ...]] = frozenset()  # How runs ended (``World.outcome``): reductions must not lose any.
 
 
 Progress = Callable[[int, int], None]

@@ -45,8 +45,7 @@ def _value(record: Entry | Connection | Header) -> Any:
 
 
 class Walk:
-    """Turns objects into nested tuples of plain values. ``names``: objects that stand for themselves; ``still``: types whose
-    objects never change."""
+    """Objects as nested tuples of values. ``names``: what stands for itself; ``still``: types whose objects never change."""
 
     def __init__(self, names: dict[int, str], still: tuple[type, ...]) -> None:
         self._names = names
@@ -137,27 +136,24 @@ def _in_order(thing: dict[Any, Any]) -> dict[Any, Any]:
 
 @functools.cache
 def _walker(kind: Any) -> Callable[[Walk, Any], Any]:
-    if issubclass(kind, list | deque):
-        return Walk._sequence
-    if issubclass(kind, dict):
-        return Walk._mapping
-    if issubclass(kind, set | frozenset):
-        return Walk._set
-    if issubclass(kind, types.GeneratorType):
-        return Walk._generator
-    if issubclass(kind, types.FunctionType):
-        return Walk._function
-    if issubclass(kind, types.MethodType):
-        return Walk._method
-    if issubclass(kind, functools.partial):
-        return Walk._partial
-    if issubclass(kind, Enum):
-        return Walk._choice
-    if issubclass(kind, type | types.BuiltinFunctionType | types.ModuleType | Random):
-        return Walk._constant
-    if kind.__module__ == "builtins":
-        return Walk._iterator
-    return Walk._object
+    for kinds, walker in _WALKERS:
+        if issubclass(kind, kinds):
+            return walker
+    return Walk._iterator if kind.__module__ == "builtins" else Walk._object
+
+
+_WALKERS: Final[tuple[tuple[tuple[type, ...], Callable[[Walk, Any], Any]], ...]] = (
+    ((list, deque), Walk._sequence),
+    ((dict,), Walk._mapping),
+    ((set, frozenset), Walk._set),
+    ((types.GeneratorType,), Walk._generator),
+    ((types.FunctionType,), Walk._function),
+    ((types.MethodType,), Walk._method),
+    ((functools.partial,), Walk._partial),
+    ((Enum,), Walk._choice),
+    ((type, types.BuiltinFunctionType, types.ModuleType, Random), Walk._constant),
+)
+"""How objects of these types are walked; the first that fits counts."""
 
 
 @functools.cache

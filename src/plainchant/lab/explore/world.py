@@ -41,8 +41,7 @@ from .memory import ExploredMemory
 from .state import digest
 
 _NEVER: Final = 1 << 62
-_SERVER: Final = -1
-"""What calls of the mailbox server touch, beside the copies."""
+_SERVER: Final = -1  # What calls of the mailbox server touch, beside the copies.
 
 
 class Guide(Protocol):
@@ -83,8 +82,7 @@ class World:
         self.rows: dict[ProcessId, list[tuple[Any, ...]]] = {}
         self.steps = 0
         self.faults = 0
-        self.broken: Violation | None = None
-        """What a run that is told has broken already: it goes on to its end."""
+        self.broken: Violation | None = None  # What a run that is told has broken already: it goes on to its end.
         self._guide = guide
         self._telling = telling
         self._crashes = case.crashes
@@ -95,8 +93,7 @@ class World:
         self._sends: dict[ProcessId, int] = {}
         self._constants = {id(thing): f"constant {number}" for number, thing in enumerate(case.constants)}
 
-    # --- the run ------------------------------------------------------------------------------------------------------
-
+    # The run
     def run(self) -> Violation | None:
         """Runs to the end; what was broken, if anything."""
         try:
@@ -143,10 +140,7 @@ class World:
         self._exploring = False
         for host in self.hosts.values():
             host.aside = False
-            for task in host.tasks.values():
-                task.time = max(task.time, self.now)
-            host.timers = {timer: max(at, self.now) for timer, at in host.timers.items()}
-            host.notices = [(max(at, self.now), notice) for at, notice in host.notices]
+            host.postpone(self.now)
 
     def _end(self, *, drained: bool) -> None:
         for host in self.hosts.values():
@@ -226,8 +220,7 @@ class World:
             if not host.aside
         )
 
-    # --- events -------------------------------------------------------------------------------------------------------
-
+    # Events
     def _soon(self) -> tuple[int, list[Event]]:
         """When something is due next (or never), and what."""
         soonest = _NEVER
@@ -330,8 +323,7 @@ class World:
             touches = _SERVER
         task.event = Event(host.me, task.name, task.number, touches)
 
-    # --- what may go wrong --------------------------------------------------------------------------------------------
-
+    # What may go wrong
     def _is_open(self, host: ExploredHost) -> bool:
         """Whether questions are asked about a process: from the first send on, and not before a sender has begun."""
         return self._exploring and (host.taken(GROUP) > 0 or host.me not in self.case.senders)
@@ -356,18 +348,15 @@ class World:
             for other in self.hosts.values():
                 if other.alive:
                     self.note(other, "fault", detail={"fault": "module", "module": request.copy + 1})
-            self._say(f"module {request.copy + 1}", "crashes")
+            self.say(f"module {request.copy + 1}", "crashes")
             return True
         host.stops -= 1
         length = self.case.late[host.me]
         host.faulty = True
         self.note(host, "fault", detail={"fault": "pause", "timing": True, "length_ns": length})
-        self._say(host.me, f"is stopped for {length} before {_named(request)}")
+        self.say(host.me, f"is stopped for {length} before {_named(request)}")
         host.stopped = self.now + length
-        for task in host.tasks.values():
-            task.time = max(task.time, host.stopped)
-        host.timers = {timer: max(at, host.stopped) for timer, at in host.timers.items()}
-        host.notices = [(max(at, host.stopped), notice) for at, notice in host.notices]
+        host.postpone(host.stopped)
         return False
 
     def _may_crash(self, host: ExploredHost) -> bool:
@@ -385,7 +374,7 @@ class World:
         self._crashes -= 1
         self._failures -= host.me in self.case.receivers
         self.note(host, "crash", detail={"reason": "fault"})
-        self._say(host.me, f"{text}; everybody is told after {detection}")
+        self.say(host.me, f"{text}; everybody is told after {detection}")
         self._stop(host, detection)
 
     def _stop(self, host: ExploredHost, detection: int) -> None:
@@ -405,7 +394,7 @@ class World:
         """A process stops by itself."""
         host.halted = True
         self.note(host, "crash", detail=reason.to_detail())
-        self._say(host.me, f"halts: {reason}")
+        self.say(host.me, f"halts: {reason}")
         self._stop(host, min(self.case.detections))
 
     def report(self, process: ProcessId) -> None:
@@ -420,21 +409,14 @@ class World:
     @property
     def outcome(self) -> tuple[Any, ...]:
         """How the run ended for everybody; receivers that are alike are not told apart."""
-        ends = [
-            (
-                name if name in self.case.senders else "",
-                host.ahead,
-                host.alive,
-                host.halted,
-                tuple(host.delivered),
-                tuple(sorted(host.decided.items())),
-            )
-            for name, host in self.hosts.items()
-        ]
+        senders = self.case.senders
+        ends = []
+        for name, host in self.hosts.items():
+            state = (name if name in senders else "", host.ahead, host.alive, host.halted)
+            ends.append((*state, tuple(host.delivered), tuple(sorted(host.decided.items()))))
         return (tuple(self.memory.alive), *sorted(ends))
 
-    # --- what is remembered -------------------------------------------------------------------------------------------
-
+    # What is remembered
     def digest(self) -> bytes:
         """Where the run stands."""
         memory = self.memory
@@ -478,9 +460,6 @@ class World:
             self.broken = Violation(promise, text)
             self.story.append(Happened(self.now, "", text))
 
-    def installed(self, host: ExploredHost) -> None:
-        self._say(host.me, f"sees {', '.join(host.members)}")
-
     def note(self, host: ExploredHost, kind: str, **columns: Any) -> None:
         """A row of the trace."""
         if not self._telling or not host.alive:
@@ -494,15 +473,15 @@ class World:
         )
         if kind in ("send", "deliver", "decide", "reject", "late"):
             words = "".join(f" {name}={value}" for name, value in (detail or {}).items() if name != "text")
-            self._say(host.me, f"{kind} {columns['sender']}/{columns['seq']}{words}")
+            self.say(host.me, f"{kind} {columns['sender']}/{columns['seq']}{words}")
 
     def _tell(self, host: ExploredHost, task: Task, request: Operate, result: Any) -> None:
         took = self.now - task.began
-        outcome = "finds it dead" if result is FAILED else ""
         lasted = f"took {took}" if took else "at once"
-        self._say(host.me, f"{_named(request)} ({lasted}) {outcome}".rstrip())
+        self.say(host.me, f"{_named(request)} ({lasted}){' finds it dead' if result is FAILED else ''}")
 
-    def _say(self, who: str, text: str) -> None:
+    def say(self, who: str, text: str) -> None:
+        """A line of the story."""
         if self._telling and self._exploring:
             self.story.append(Happened(self.now, who, text))
 
