@@ -286,9 +286,7 @@ def _standstills(events: DataFrame, cells: DataFrame) -> DataFrame:
     history = Window.partitionBy(*member)
     told = events.where(F.col("group").isNotNull())
     accepts = told.where(F.col("kind") == "accept").select(
-        *member,
-        F.row_number().over(history.orderBy("index")).cast("bigint").alias("seq"),
-        F.col("clock").alias("handed_in"),
+        *member, F.row_number().over(history.orderBy("index")).cast("bigint").alias("seq"), F.col("clock").alias("handed_in")
     )
     delivers = told.where(F.col("kind") == "deliver")
     own = accepts.withColumn("sender", F.col("process"))

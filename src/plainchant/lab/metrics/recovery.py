@@ -384,10 +384,7 @@ class _Group:
         """The recovery with its dip, and when deliveries were as usual again."""
         window, begin = baseline.window, failure.since
         told = dataclasses.replace(
-            told,
-            before=baseline.rate * SECOND / len(told.survivors),
-            window=window,
-            lowest_before=baseline.lowest,
+            told, before=baseline.rate * SECOND / len(told.survivors), window=window, lowest_before=baseline.lowest
         )
         last = self._run.last_send(self._group, told.survivors)
         if last is None or last < begin + window:

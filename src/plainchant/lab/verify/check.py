@@ -106,10 +106,7 @@ def examine(
 
 
 def proved(
-    units: Sequence[Unit],
-    properties: Sequence[str] | None,
-    most: int | None = MAX_SHOWN,
-    without: Container[str] = (),
+    units: Sequence[Unit], properties: Sequence[str] | None, most: int | None = MAX_SHOWN, without: Container[str] = ()
 ) -> Iterator[Found]:
     """Every run of some units, except some, as far as certificates go."""
     where: dict[str, list[tuple[Unit, int]]] = {}

@@ -27,23 +27,7 @@ from ....trace.validation import detail_problems
 from ..facts import COLUMNS
 from .agreed import BLOCK, Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, small_type, stable_order, starts_of
-from .records import (
-    Dated,
-    Delivered,
-    Extent,
-    Moves,
-    Own,
-    Ranked,
-    RankKey,
-    Sent,
-    Slice,
-    Stop,
-    Taken,
-    Tape,
-    Timed,
-    Turns,
-    Weave,
-)
+from .records import Dated, Delivered, Extent, Moves, Own, Ranked, RankKey, Sent, Slice, Stop, Taken, Tape, Timed, Turns, Weave
 from .waits import Waiting
 
 CONTROL: Final = frozenset(

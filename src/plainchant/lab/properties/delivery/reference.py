@@ -44,15 +44,11 @@ def _was_sent(report: Report, delivery: Event) -> None:
         excused = excused and seq > 0 and sender != delivery.process
         if not excused:
             report.violation(
-                f"{delivery.process} delivers {say(message)}, which {sender} never sent",
-                events=[delivery],
-                messages=[message],
+                f"{delivery.process} delivers {say(message)}, which {sender} never sent", events=[delivery], messages=[message]
             )
     elif send.process == delivery.process and send.index > delivery.index:
         report.violation(
-            f"{delivery.process} delivers {say(message)} before it sends it",
-            events=[delivery, send],
-            messages=[message],
+            f"{delivery.process} delivers {say(message)} before it sends it", events=[delivery, send], messages=[message]
         )
 
 
@@ -81,9 +77,7 @@ def self_delivery(report: Report) -> None:
                 report.cases += 1
                 if send.message not in history.first:
                     report.violation(
-                        f"{history.name} never delivers its own {say(send.message)}",
-                        events=[send],
-                        messages=[send.message],
+                        f"{history.name} never delivers its own {say(send.message)}", events=[send], messages=[send.message]
                     )
 
 

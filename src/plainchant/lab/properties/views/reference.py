@@ -131,12 +131,7 @@ def _report_difference(
             report.violation(
                 f"{has.name} delivers {say(message)} between {first.view} and {second.view}; {lacks.name} installs both"
                 + (" and delivers it elsewhere" if elsewhere else " and never delivers it"),
-                events=[
-                    delivery,
-                    (lacks.name, begin.index),
-                    (lacks.name, end.index),
-                    *([elsewhere] if elsewhere else []),
-                ],
+                events=[delivery, (lacks.name, begin.index), (lacks.name, end.index), *([elsewhere] if elsewhere else [])],
                 messages=[message],
             )
 
