@@ -16,8 +16,7 @@ neither crashed nor left by then. It is *provoked* if an omission of a packet fr
 *false*. A halt by the protocol at a process without an injected omission is *unprovoked*, unless it was eliminated before, and so
 halts rightly. Moments are compared by the global clock, or by the processes' own where there is none.
 
-:func:`match` says it in plain Python for tables of whole runs; ``detections_frames`` in Spark's built-in functions for traces
-of any size. A test holds the two equal.
+:func:`match` takes tables of whole runs; ``frames`` brings them together for traces of any size.
 """
 
 from __future__ import annotations
@@ -54,6 +53,11 @@ _FOR_EVER: Final = 2**63 - 1
 
 KINDS: Final = ("fault", "crash", "view", "leave", "retransmit")
 """Kinds of rows that are read here."""
+
+
+def needed(table: pa.Table) -> pa.Table:
+    """The rows that :func:`match` reads, and the first row of every process, so that it knows all runs."""
+    return table.filter(pc.or_(pc.is_in(table.column("kind"), pa.array(KINDS)), pc.equal(table.column("index"), 0)))
 
 
 def match(table: pa.Table) -> pa.Table:

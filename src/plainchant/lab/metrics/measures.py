@@ -2,11 +2,9 @@
 
 Theory of operation
 -------------------
-:func:`measure` is the definition in NumPy, for tables of whole runs that fit into a task: sweeps call it for every run,
-commands for traces of moderate size. ``frames`` is the same definition in Spark's built-in functions, for a
-trace of any size; a test holds the two equal, value by value. So every figure is defined in a way that both can compute
-exactly: counts and times are integers, a percentile interpolates between the two nearest values in integer arithmetic,
-and a ratio is one division of doubles.
+:func:`measure` is the definition in NumPy, for tables of whole runs that fit into a task: sweeps call it for every run, commands
+for traces of moderate size, ``frames`` for the runs of a trace of any size. Counts and times are integers, a percentile
+interpolates between the two nearest values in integer arithmetic, and a ratio is one division of doubles.
 
 A run is coded once (every string column becomes small integers), then each group's figures are sums and sorts over
 those codes. Only the few rows whose ``detail`` matters are decoded.
@@ -30,7 +28,7 @@ import pyarrow.compute as pc
 
 from ...protocols import registry
 from ..standstills import standstills
-from .arrays import NOTHING, Flags, Integers, coded, integers, look_up, nullable, percentile, sums
+from .arrays import NOTHING, Flags, Integers, by_run, coded, integers, look_up, nullable, percentile, sums
 from .details import Detail, decode
 from .realtime import Times
 from .schema import COLUMNS, HISTORY_KINDS, METRICS, PERCENTS, STATES, admission, due_and_missed, ratio, share_of_packets
@@ -44,8 +42,8 @@ def measure(table: pa.Table) -> pa.Table:
     0
     """
     rows: list[dict[str, Any]] = []
-    for run in _runs(table):
-        rows.extend(run.metrics())
+    for name, of_run in by_run(table.select(COLUMNS)):
+        rows.extend(_Run(name, of_run).metrics())
     return pa.Table.from_pylist(rows, schema=METRICS)
 
 
@@ -60,7 +58,7 @@ class Timings:
 
 def timings(table: pa.Table) -> list[Timings]:
     """Every rotation and every lateness in a table of one run, for each of its groups that has one."""
-    found = [each for run in _runs(table) for each in run.timings()]
+    found = [each for name, of_run in by_run(table.select(COLUMNS)) for each in _Run(name, of_run).timings()]
     return [each for each in found if len(each.rotations) or len(each.lateness)]
 
 
@@ -527,22 +525,6 @@ def _excluded(views: Sequence[tuple[int, Sequence[str]]], crashed: str, since: i
         else:
             begins = None
     return None
-
-
-def _runs(table: pa.Table) -> Iterator[_Run]:
-    """The runs of a table, in the order of their names; their rows keep their order."""
-    table = table.select(COLUMNS)
-    runs = coded(table.column("run"))
-    if len(runs.names) == 1:
-        yield _Run(runs.names[0], table)
-        return
-    order = np.argsort(runs.codes, kind="stable")
-    ends = np.cumsum(np.bincount(runs.codes, minlength=len(runs.names)))
-    together = table.take(pa.array(order)).combine_chunks()
-    for name in sorted(runs.names):
-        code = runs.names.index(name)
-        first = int(ends[code - 1]) if code else 0
-        yield _Run(name, together.slice(first, int(ends[code]) - first))
 
 
 def _spread(name: str, values: Integers, percents: Sequence[int] = PERCENTS) -> dict[str, int | None]:

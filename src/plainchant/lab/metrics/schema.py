@@ -1,7 +1,4 @@
-"""What the metrics are: their columns, the columns of a trace that they read, and the figures that both computations share.
-
-``measures`` (NumPy) and ``frames`` (Spark) compute the same table; a test holds them equal, value by value.
-"""
+"""What the metrics are: their columns, the columns of a trace that they read, and a few figures."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def _verification(total: Sum, options: Options) -> Verification:
 
 def _verify_chunks(spark: SparkSession, plan: parts.Plan, options: Options, total: Sum) -> list[Found]:
     """Settles what can be settled; returns the runs that have to be searched."""
-    frame = _tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), CERTIFICATE_SQL)
+    frame = tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), CERTIFICATE_SQL)
     if any(chunk.elsewhere is None or chunk.elsewhere for chunk in plan.chunks):
         frame = frame.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, options), CERTIFICATE_SQL)
     return _collect(frame, total)
@@ -192,7 +192,7 @@ def _compare(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], tota
     from pyspark.sql import functions as F
 
     wanted = {found.run: found.unresolved for found in open_runs if found.unresolved}
-    digests = _tasks(spark, plan.pieces_with_any(wanted), partial(_digests, wanted), DIGEST_SQL)
+    digests = tasks(spark, plan.pieces_with_any(wanted), partial(_digests, wanted), DIGEST_SQL)
     differing = (
         digests.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds")).filter("kinds > 1")
     )
@@ -229,13 +229,13 @@ def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
 def _moments(spark: SparkSession, plan: parts.Plan, open_runs: Sequence[Found]) -> DataFrame:
     """When messages with deadlines were sent and delivered."""
     wanted = _untimed(open_runs)
-    return _tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _MOMENTS)
+    return tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _MOMENTS)
 
 
 def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
     """Reads each of these runs again, whole, in one task."""
     work = [(found, tuple(plan.pieces_with(found.run))) for found in open_runs]
-    _collect(_tasks(spark, work, partial(_search_run, options), CERTIFICATE_SQL), total)
+    _collect(tasks(spark, work, partial(_search_run, options), CERTIFICATE_SQL), total)
 
 
 def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: str, options: Options, total: Sum) -> None:
@@ -292,7 +292,7 @@ def _frame(spark: SparkSession, files: Sequence[str], path: str, label: str) -> 
 # --- the tasks --------------------------------------------------------------------------------------------------------
 
 
-def _tasks(spark: SparkSession, work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], schema: str) -> DataFrame:
+def tasks(spark: SparkSession, work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], schema: str) -> DataFrame:
     """One task for each piece of work, and what all of them yield."""
     return spark.range(0, len(work), 1, len(work)).mapInArrow(partial(_perform, work, task), schema)
 

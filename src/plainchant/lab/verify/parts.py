@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from ...core.model import TraceError
 from ...trace.reader import Part, conform, filesystem_of, find_files, newer_file, unreadable
-from ...trace.schema import Malformed, MalformedTrace
+from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ..properties.certificates.columns import STRINGS
 from ..properties.facts import COLUMNS
 
@@ -285,15 +285,8 @@ def renamed(table: pa.Table, label: str) -> pa.Table:
     return table.set_column(place, "run", pa.chunked_array(chunks, pa.dictionary(pa.int32(), pa.string())))
 
 
-def _types() -> tuple[dict[str, pa.DataType], dict[str, pa.DataType]]:
-    from ...trace.schema import SCHEMA
-
-    plain = {name: SCHEMA.field(name).type for name in COLUMNS}
-    coded = {name: pa.dictionary(pa.int32(), pa.string()) if name in STRINGS else kind for name, kind in plain.items()}
-    return plain, coded
-
-
-_PLAIN, _TYPES = _types()
+_PLAIN: Final = {field.name: field.type for field in SCHEMA}
+_TYPES: Final = {**_PLAIN, **dict.fromkeys(STRINGS, pa.dictionary(pa.int32(), pa.string()))}
 
 
 def gathered(pieces: Iterable[Piece], run: str | None = None) -> tuple[pa.Table, list[Part]]:
