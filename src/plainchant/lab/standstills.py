@@ -38,10 +38,8 @@ class Standstill:
     group: str
     since: int
     until: int
-    ended_by: int | None
-    """The index of the delivery that ends it; None: it lasts to the end of the history."""
-    sender: str
-    """Whose message waited."""
+    ended_by: int | None  # the index of the delivery that ends it; None: it lasts to the end of the history
+    sender: str  # whose message waited
 
     @property
     def length(self) -> int:

@@ -39,8 +39,7 @@ class Figures:
     compute: Callable[[pa.Table], pa.Table]
     columns: Sequence[str]
     schema: pa.Schema
-    needed: Callable[[pa.Table], pa.Table] = lambda rows: rows
-    """The rows that it needs."""
+    needed: Callable[[pa.Table], pa.Table] = lambda rows: rows  # the rows that it needs
 
     def of_chunks(self, spark: SparkSession, chunks: Sequence[parts.Chunk], run: str | None = None) -> pa.Table:
         """The figures of every run of some chunks, or of one run."""

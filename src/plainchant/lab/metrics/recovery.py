@@ -84,33 +84,20 @@ class Recovery:
 
     group: str
     process: str
-    how: str
-    """``crash`` or ``pause``."""
-    at: int
-    """When it failed, on the clock of its row."""
+    how: str  # ``crash`` or ``pause``
+    at: int  # when it failed, on the clock of its row
     survivors: tuple[str, ...]
-    noticed: int | None
-    """The first suspicion of it by another process, or view without it; None: it was not noticed."""
-    viewed: int | None
-    """All survivors have installed a view without it; None: not all of them did."""
-    before: float | None = None
-    """Messages per second that a survivor delivered before, as a mean over them."""
-    window: int | None = None
-    """Length of the window that rates are over, ns."""
-    lowest_before: float | None = None
-    """The lowest rate before the failure, as a share of ``before``: what is ordinary."""
-    deepest: float | None = None
-    """The lowest rate until all was over, as a share of ``before``."""
-    back: int | None = None
-    """The rate was at 90 % again; 0: it never was below."""
-    standstill: int | None = None
-    """The longest time for which one survivor delivered nothing of the others."""
-    late: int | None = None
-    """Messages that some survivor got late; None: when they were sent is not recorded."""
-    slowest: int | None = None
-    """The longest that one of the late messages took."""
-    remark: str = ""
-    """Why figures are missing."""
+    noticed: int | None  # the first suspicion of it by another process, or view without it; None: it was not noticed
+    viewed: int | None  # all survivors have installed a view without it; None: not all of them did
+    before: float | None = None  # messages per second that a survivor delivered before, as a mean over them
+    window: int | None = None  # length of the window that rates are over, ns
+    lowest_before: float | None = None  # the lowest rate before the failure, as a share of ``before``: what is ordinary
+    deepest: float | None = None  # the lowest rate until all was over, as a share of ``before``
+    back: int | None = None  # the rate was at 90 % again; 0: it never was below
+    standstill: int | None = None  # the longest time for which one survivor delivered nothing of the others
+    late: int | None = None  # messages that some survivor got late; None: when they were sent is not recorded
+    slowest: int | None = None  # the longest that one of the late messages took
+    remark: str = ""  # why figures are missing
     deliveries: Integers = dataclasses.field(default_factory=lambda: NOTHING, repr=False, compare=False)
     """When survivors delivered each other's messages, in order."""
 
@@ -140,8 +127,7 @@ class _Failure:
     process: str
     how: str
     since: int
-    until: int | None
-    """When a pause ended."""
+    until: int | None  # when a pause ended
 
 
 class _Run:
@@ -267,12 +253,10 @@ class _Baseline:
 
     begin: int
     end: int
-    rate: float
-    """Deliveries a ns, of all survivors."""
+    rate: float  # deliveries a ns, of all survivors
     window: int
     lowest: float
-    late: int | None
-    """What takes longer is late."""
+    late: int | None  # what takes longer is late
 
 
 # --- a group ----------------------------------------------------------------------------------------------------------

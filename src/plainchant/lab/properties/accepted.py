@@ -34,16 +34,11 @@ MOST: Final = 20
 class AcceptedOnce:
     """What was found."""
 
-    survivors: int = 0
-    """Processes that were asked, group by group."""
-    accepted: int = 0
-    """Messages of theirs."""
-    deliveries: int = 0
-    """Deliveries of these, at survivors."""
-    count: int = 0
-    """Violations."""
-    violations: list[Violation] = dataclasses.field(default_factory=list)
-    """The first of them."""
+    survivors: int = 0  # processes that were asked, group by group
+    accepted: int = 0  # messages of theirs
+    deliveries: int = 0  # deliveries of these, at survivors
+    count: int = 0  # violations
+    violations: list[Violation] = dataclasses.field(default_factory=list)  # the first of them
 
     @property
     def verdict(self) -> str:

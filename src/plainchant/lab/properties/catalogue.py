@@ -47,10 +47,8 @@ class Property:
     reference: Callable[[Report], None]
     proof: Callable[[Prover], int] | None
     """None: the certificates keep every row that the reference check looks at, so that it decides on those rows."""
-    growing: type[object] | None = None
-    """None: only the end of the run decides."""
-    open: str = ALL_OF_IT
-    """What of the property only the end of the run decides, as the page of ``plainchant watch`` says it."""
+    growing: type[object] | None = None  # None: only the end of the run decides
+    open: str = ALL_OF_IT  # what of the property only the end of the run decides, as the page of ``plainchant watch`` says it
 
 
 CATALOGUE: Final[Mapping[str, Property]] = {

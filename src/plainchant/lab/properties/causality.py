@@ -32,10 +32,8 @@ class Causality:
         """Each process's sends, by place; clocks count into these. Further places hold, for each sender and group, messages
         whose ``send`` is not in the trace; a delivery stands for it."""
         self.clocks: dict[Message, Clock] = {}
-        self.number: dict[Message, int] = {}
-        """A message's number among its sender's sends, from 1."""
-        self.place: dict[Message, int] = {}
-        """Where a message's send is counted."""
+        self.number: dict[Message, int] = {}  # a message's number among its sender's sends, from 1
+        self.place: dict[Message, int] = {}  # where a message's send is counted
         self._traffic: list[list[Event]] = []
         for history in self._histories:
             mine = [event for event in history.sends if group is None or event.message[0] == group]

@@ -128,8 +128,7 @@ class Note:
     process: ProcessId
     index: int
     group: GroupId
-    about: str
-    """The kind of block."""
+    about: str  # the kind of block
     block: str
     event: str
     detail: dict[str, Any]
@@ -168,13 +167,11 @@ class History:
     """Everything that happened at one process, sorted by what properties ask for."""
 
     name: ProcessId
-    place: int
-    """Its place among the run's processes, in the order of their names."""
+    place: int  # its place among the run's processes, in the order of their names
     rows: dict[int, int]
     """Row of each index, in the order of the indices. A *skeleton* of a history (the laboratory makes them) lacks some."""
     sends: list[Event] = dataclasses.field(default_factory=list)
-    first: dict[Message, Event] = dataclasses.field(default_factory=dict)
-    """First deliveries, in their order."""
+    first: dict[Message, Event] = dataclasses.field(default_factory=dict)  # first deliveries, in their order
     repeats: list[Event] = dataclasses.field(default_factory=list)
     traffic: list[Event] = dataclasses.field(default_factory=list)
     """Sends and first deliveries, in their order: what happened-before is made of."""
@@ -182,32 +179,26 @@ class History:
     """``sent`` rows about messages of its own. A skeleton has none that count."""
     accepts: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
     """Indices of the ``accept`` rows of each group. A skeleton has none."""
-    requests: list[int] = dataclasses.field(default_factory=list)
-    """Indices of the ``request`` rows."""
+    requests: list[int] = dataclasses.field(default_factory=list)  # indices of the ``request`` rows
     refusals: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
     """Indices of the ``refused`` rows of each group: requests that were declined."""
-    faults: list[int] = dataclasses.field(default_factory=list)
-    """Indices of the ``fault`` rows."""
+    faults: list[int] = dataclasses.field(default_factory=list)  # indices of the ``fault`` rows
     denied: set[GroupId] = dataclasses.field(default_factory=set)
     """Groups in which a stream of messages was not admitted, or not any more."""
     rejects: list[Event] = dataclasses.field(default_factory=list)
     blocks: list[Event] = dataclasses.field(default_factory=list)
     views: dict[GroupId, list[Installed]] = dataclasses.field(default_factory=dict)
-    installed: dict[View, int] = dataclasses.field(default_factory=dict)
-    """Index of the first installation of each view."""
+    installed: dict[View, int] = dataclasses.field(default_factory=dict)  # index of the first installation of each view
     stays: dict[GroupId, list[Stay]] = dataclasses.field(default_factory=dict)
-    joined: set[GroupId] = dataclasses.field(default_factory=set)
-    """Groups with a ``join`` row here."""
+    joined: set[GroupId] = dataclasses.field(default_factory=set)  # groups with a ``join`` row here
     left: dict[GroupId, int] = dataclasses.field(default_factory=dict)
     """Groups with a ``leave`` row here, with the index of the first."""
-    notes: list[Note] = dataclasses.field(default_factory=list)
-    """``note`` rows about building blocks, in their order."""
+    notes: list[Note] = dataclasses.field(default_factory=list)  # ``note`` rows about building blocks, in their order
     turns: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
     """Indices of the ``token`` rows of each group. A skeleton has none that count."""
     breaks: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
     """Indices of the ``view`` and ``leave`` rows of each group."""
-    crashed: bool = False
-    """It has a ``crash``, or its history is cut, which counts as one."""
+    crashed: bool = False  # it has a ``crash``, or its history is cut, which counts as one
     cut: bool = False
     end: bool = False
     timing_fault: bool = False

@@ -43,12 +43,9 @@ from .views.growing import DisjointViews, SameView, SenderInView, ViewAtomicity,
 class Limits:
     """How much is remembered of a run."""
 
-    kept: int = 5_000
-    """Letters that are kept even if all members are past them."""
-    most: int = 200_000
-    """Letters that are kept if a member is not; then the oldest are forgotten."""
-    early: int = 200_000
-    """Facts that wait for those that precede them in their histories."""
+    kept: int = 5_000  # letters that are kept even if all members are past them
+    most: int = 200_000  # letters that are kept if a member is not; then the oldest are forgotten
+    early: int = 200_000  # facts that wait for those that precede them in their histories
 
 
 class Growing(RunState):
@@ -66,16 +63,12 @@ class Growing(RunState):
         super().__init__(name)
         self.limits = limits or Limits()
         self.events = 0
-        self.time = 0
-        """The latest time of any event."""
-        self.early = 0
-        """Facts that wait for those that precede them."""
+        self.time = 0  # the latest time of any event
+        self.early = 0  # facts that wait for those that precede them
         self.promises: list[str] | None = None
-        self.blocks: set[str] = set()
-        """Properties of the building blocks that the run has rows of."""
+        self.blocks: set[str] = set()  # properties of the building blocks that the run has rows of
         self._view_ids: dict[tuple[str, int, frozenset[str]], ViewId] = {}
-        self._forgotten: dict[tuple[str, str], int] = {}
-        """Of each group and sender, the highest number that was forgotten."""
+        self._forgotten: dict[tuple[str, str], int] = {}  # of each group and sender, the highest number that was forgotten
         self._integrity = Integrity()
         self._unanimity = Unanimity()
         self._orders = Orders()

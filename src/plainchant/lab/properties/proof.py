@@ -28,8 +28,7 @@ from .timing.deadlines import Untimed
 class Proof:
     """What the certificates say of a run."""
 
-    suspect: bool = False
-    """Something may be malformed: nothing was judged."""
+    suspect: bool = False  # something may be malformed: nothing was judged
     cases: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     """Property to (1 if it was checked, cases), for those that hold."""
     decided: list[tuple[Report, int]] = dataclasses.field(default_factory=list)
@@ -37,8 +36,7 @@ class Proof:
     doubtful: list[str] = dataclasses.field(default_factory=list)
     unresolved: list[Messages] = dataclasses.field(default_factory=list)
     """``integrity`` holds if digests of these messages agree, which certificates cannot tell."""
-    untimed: Untimed | None = None
-    """``deadline`` holds if deliveries were in time, which certificates cannot tell."""
+    untimed: Untimed | None = None  # ``deadline`` holds if deliveries were in time, which certificates cannot tell
 
 
 ON_SKELETON: Final = frozenset(name for name, checks in CATALOGUE.items() if checks.proof is None)

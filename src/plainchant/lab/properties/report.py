@@ -80,8 +80,7 @@ class Verification:
     properties: Mapping[str, Outcome]
     violations: Sequence[Violation] = ()
     malformed: Sequence[Malformed] = ()
-    warnings: Sequence[str] = ()
-    """What a person should know though it is no violation, such as members that were not observed."""
+    warnings: Sequence[str] = ()  # what a person should know though it is no violation, such as members that were not observed
 
     @property
     def verdict(self) -> Literal["holds", "violated", "malformed"]:

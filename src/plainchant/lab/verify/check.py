@@ -32,14 +32,10 @@ class Found(Result):
     run: str = ""
     doubtful: tuple[str, ...] = ()
     """Properties that need the reference check, which was not made because the rows are not all here."""
-    suspect: bool = False
-    """The same for validation."""
-    unresolved: tuple[Messages, ...] = ()
-    """Messages whose digests have to be compared before ``integrity`` can be said to hold."""
-    untimed: Untimed | None = None
-    """What the times of rows must show before ``deadline`` can be said to hold."""
-    out_of_order: bool = False
-    """It is suspect because rows of a history stand apart, which may only be their order in the files."""
+    suspect: bool = False  # the same for validation
+    unresolved: tuple[Messages, ...] = ()  # messages whose digests have to be compared before ``integrity`` can be said to hold
+    untimed: Untimed | None = None  # what the times of rows must show before ``deadline`` can be said to hold
+    out_of_order: bool = False  # it is suspect because rows of a history stand apart, which may only be their order in the files
 
     @property
     def is_open(self) -> bool:

@@ -44,11 +44,9 @@ class Piece:
     file: str
     groups: tuple[int, ...]
     rows: int
-    label: str
-    """Stands before the names of its runs; empty if there is only one path."""
+    label: str  # stands before the names of its runs; empty if there is only one path
     low: str | None
-    high: str | None
-    """The first and the last run that it can hold, by name; None: unknown."""
+    high: str | None  # the first and the last run that it can hold, by name; None: unknown
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,8 +69,7 @@ class Plan:
     """Everything there is to read."""
 
     chunks: tuple[Chunk, ...]
-    foreign: tuple[str, ...]
-    """Paths that Arrow cannot open; Spark may."""
+    foreign: tuple[str, ...]  # paths that Arrow cannot open; Spark may
 
     @property
     def rows(self) -> int:

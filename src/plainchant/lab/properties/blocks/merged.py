@@ -33,12 +33,11 @@ def _larger(report: Report, note: Note) -> None:
     sizes = [len(part) for part in note.detail["parts"]]
     chosen = sizes.index(max(sizes))
     if note.detail["digest"] != note.detail["digests"][chosen]:
-        report.violation(
+        told = (
             f"{note.process} does not have the dictionary of the larger part, {', '.join(note.detail['parts'][chosen])}, "
-            f"after the merge of {note.block!r} in view {note.detail.get('at_view')} of {note.group}",
-            events=[note.place],
-            group=note.group,
+            f"after the merge of {note.block!r} in view {note.detail.get('at_view')} of {note.group}"
         )
+        report.violation(told, events=[note.place], group=note.group)
 
 
 def _last_written(report: Report, note: Note) -> None:
@@ -52,12 +51,11 @@ def _last_written(report: Report, note: Note) -> None:
     for key in sorted({*newest, *kept}):
         last, mine = newest.get(key), kept.get(key)
         if mine != last and not (mine is None and last is not None and not last[2]):
-            report.violation(
+            told = (
                 f"after the merge of {note.block!r} in view {note.detail.get('at_view')} of {note.group} {note.process} "
-                f"has {key!r} as written at {mine}; the last one is {last}",
-                events=[note.place],
-                group=note.group,
+                f"has {key!r} as written at {mine}; the last one is {last}"
             )
+            report.violation(told, events=[note.place], group=note.group)
 
 
 def counter_sum(report: Report) -> None:

@@ -95,12 +95,11 @@ def _hand_over(report: Report, what: str, one: Note, other: Note, ending: Note |
         events = [one.place, other.place, ending.place]
     else:
         return
-    report.violation(
+    sentence = (
         f"{other.process} holds {what} {other.block!r} of {other.group} with token {other.detail['token']}; {one.process} "
-        f"holds it with token {one.detail['token']} {told}",
-        events=events,
-        group=one.group,
+        f"holds it with token {one.detail['token']} {told}"
     )
+    report.violation(sentence, events=events, group=one.group)
 
 
 def _is_later(run: Run, ending: Note, hold: Note) -> bool:
@@ -141,12 +140,11 @@ def _admitted(report: Report) -> None:
         notes.sort(key=lambda note: note.detail.get("number", 0))
         for one, other in pairwise(notes):
             if other.detail.get("token", 0) < one.detail.get("token", 0):
-                report.violation(
+                sentence = (
                     f"{resource!r} lets {other.process} in with token {other.detail['token']} after {one.process} with "
-                    f"{one.detail['token']}",
-                    events=[one.place, other.place],
-                    group=group,
+                    f"{one.detail['token']}"
                 )
+                report.violation(sentence, events=[one.place, other.place], group=group)
 
 
 def _named(report: Report) -> None:
@@ -160,12 +158,11 @@ def _named(report: Report) -> None:
             report.cases += 1
             other = leaders.setdefault((note.group, note.block, detail.get("token")), note)
             if other.detail.get("owner") != detail.get("owner"):
-                report.violation(
+                told = (
                     f"in term {detail.get('token')} of election {note.block!r} in {note.group} {other.process} follows "
-                    f"{other.detail.get('owner')}, and {note.process} follows {detail.get('owner')}",
-                    events=[other.place, note.place],
-                    group=note.group,
+                    f"{other.detail.get('owner')}, and {note.process} follows {detail.get('owner')}"
                 )
+                report.violation(told, events=[other.place, note.place], group=note.group)
 
 
 def _known_at_the_end(report: Report) -> None:

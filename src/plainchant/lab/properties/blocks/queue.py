@@ -23,11 +23,9 @@ Attempt: TypeAlias = tuple[str, int]
 class _Copy:
     """What the rows of one copy have come to."""
 
-    whole: bool = False
-    """Whether its beginning is known: it began empty, or its donor's rows are here."""
+    whole: bool = False  # whether its beginning is known: it began empty, or its donor's rows are here
     put: dict[str, Note] = dataclasses.field(default_factory=dict)
-    attempts: dict[str, int] = dataclasses.field(default_factory=dict)
-    """The last attempt at each job."""
+    attempts: dict[str, int] = dataclasses.field(default_factory=dict)  # the last attempt at each job
     hands: dict[str, tuple[int, ProcessId, Note]] = dataclasses.field(default_factory=dict)
     """Jobs that a worker has: attempt, worker, and the row that says so."""
     effects: dict[str, Note] = dataclasses.field(default_factory=dict)

@@ -36,8 +36,7 @@ class Pasts:
     def __init__(self, run: Run) -> None:
         self._replicas = replicas_of(run)
         self._numbers: dict[Hashable, int] = {}
-        self._at: dict[Place, int] = {}
-        """The past after a row, its own step included."""
+        self._at: dict[Place, int] = {}  # the past after a row, its own step included
         self._under_way: set[Key] = set()
         self._done: set[Key] = set()
 

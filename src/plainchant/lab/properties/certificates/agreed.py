@@ -26,8 +26,7 @@ class Blocks(NamedTuple):
     group: str
     sender: str
     whole: dict[int, bytes]
-    parts: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]
-    """Block to the numbers of its messages and their values."""
+    parts: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]  # block to the numbers of its messages and their values
 
 
 class Agreed:
@@ -42,8 +41,7 @@ class Agreed:
         self.name = name
         self.differing: Ints = np.zeros(0, np.int64)
         self.keys: Ints = np.zeros(0, np.int64)
-        self._far: dict[int, tuple[Ints, Ints]] = {}
-        """By key: numbers, in order, and values."""
+        self._far: dict[int, tuple[Ints, Ints]] = {}  # by key: numbers, in order, and values
         if not len(key):
             return
         size = int(key.max()) + 1

@@ -80,8 +80,7 @@ class Rows:
         self.process = Coded(table.column("process"), ranked=True)
         self.index, _ = integers(table.column("index"))
         self.history: Ints = self.run.codes.astype(np.int64) * max(1, len(self.process.values)) + self.process.codes
-        self.order: Ints | None = None
-        """Where each row stands in the table; None: in this very order."""
+        self.order: Ints | None = None  # where each row stands in the table; None: in this very order
         later = self.history[1:] > self.history[:-1]
         next_one = (self.history[1:] == self.history[:-1]) & (self.index[1:] > self.index[:-1])
         if not bool(np.all(later | next_one)):

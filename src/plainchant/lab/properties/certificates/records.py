@@ -42,8 +42,7 @@ class Delivered(NamedTuple):
     low: int
     high: int
     first: int
-    last: int
-    """Index of the first and the last of these deliveries."""
+    last: int  # index of the first and the last of these deliveries
 
 
 class Sent(NamedTuple):
@@ -73,8 +72,7 @@ class Tape(NamedTuple):
     process: str
     group: str
     first: int
-    codes: NDArray[Any]
-    """0: a send of its own; else 1 + a place in the slice's ``senders``."""
+    codes: NDArray[Any]  # 0: a send of its own; else 1 + a place in the slice's ``senders``
 
 
 class Weave(NamedTuple):
@@ -91,16 +89,14 @@ class Moves(NamedTuple):
     process: str
     bits: NDArray[np.uint8]
     first: int | None
-    last: int | None
-    """The times of the first and the last of these rows."""
+    last: int | None  # the times of the first and the last of these rows
 
 
 class Stop(NamedTuple):
     """A ``block`` row about a message, and how many of the history's message rows in these rows come before it."""
 
     process: str
-    at: int
-    """Its index."""
+    at: int  # its index
     before: int
 
 
@@ -175,10 +171,8 @@ class Calls(NamedTuple):
     """Rows about messages that a process hands in, in their order."""
 
     indices: NDArray[np.int64]
-    times: NDArray[np.int64]
-    """By the global clock where there is one."""
-    contents: NDArray[np.int64]
-    """Digest and size, hashed."""
+    times: NDArray[np.int64]  # by the global clock where there is one
+    contents: NDArray[np.int64]  # digest and size, hashed
 
 
 class Handed(NamedTuple):
@@ -197,15 +191,11 @@ class Steps(NamedTuple):
     process: str
     group: str
     sender: str
-    first: int
-    """Index of the first delivery."""
-    numbers: NDArray[np.int64]
-    """The first number of each step."""
+    first: int  # index of the first delivery
+    numbers: NDArray[np.int64]  # the first number of each step
     begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    """When the first and the last message of each step are delivered."""
-    latest: int
-    """The latest time of all these deliveries."""
+    ends: NDArray[np.int64]  # when the first and the last message of each step are delivered
+    latest: int  # the latest time of all these deliveries
 
 
 @dataclasses.dataclass(slots=True)
@@ -214,10 +204,8 @@ class Waits:
 
     handed: list[Handed]
     steps: list[Steps]
-    quantum: int
-    """Longest pause within a step, ns."""
-    largest: int
-    """Bytes of the largest message that is accepted, sent or delivered; -1: no row tells."""
+    quantum: int  # longest pause within a step, ns
+    largest: int  # bytes of the largest message that is accepted, sent or delivered; -1: no row tells
 
 
 @dataclasses.dataclass
@@ -232,11 +220,9 @@ class Slice:
     sent: list[Sent]
     own: list[Own]
     tapes: list[Tape]
-    weaves: list[Weave]
-    """Of histories that have message rows of several groups here."""
+    weaves: list[Weave]  # of histories that have message rows of several groups here
     stops: list[Stop]
-    moves: list[Moves]
-    """None if there are no ``stops``."""
+    moves: list[Moves]  # none if there are no ``stops``
     claims: list[tuple[str, str, int]]
     """(process, group, view) that rows before the first ``view`` row of the unit claim to be in."""
     timed: list[Timed]
@@ -247,13 +233,9 @@ class Slice:
     blocks: list[Blocks]
     rows: int
     suspect: bool
-    differs: bool
-    """Rows about one message disagree on its digest."""
+    differs: bool  # rows about one message disagree on its digest
     turns: list[Turns]
     dated: list[Dated]
-    dating: list[tuple[str, str]]
-    """(process, group) that send messages with deadlines."""
-    waits: Waits | None = None
-    """None: no row shows that the run states a time for ``progress``."""
-    skeleton: pa.Table | None = None
-    """Only where the slice travels alone."""
+    dating: list[tuple[str, str]]  # (process, group) that send messages with deadlines
+    waits: Waits | None = None  # None: no row shows that the run states a time for ``progress``
+    skeleton: pa.Table | None = None  # only where the slice travels alone

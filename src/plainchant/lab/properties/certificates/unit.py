@@ -208,8 +208,7 @@ class Unit:
         keys = segment * self._senders + rows.sender.codes[where]
         order = stable_order(keys, self._segments * self._senders)
         where, keys = where[order], keys[order]
-        self._by_sender = where, keys
-        """Deliveries and their segment and sender, in the order of these."""
+        self._by_sender = where, keys  # deliveries and their segment and sender, in the order of these
         seqs = rows.seq[where]
         self._delivered = _Spans(where, starts_of(np.diff(keys) != 0, np.diff(seqs) != 1)) if len(where) else _Spans.none()
         where, segment = self._message[~deliver], self._segment[~deliver]
@@ -573,8 +572,7 @@ class _Spans:
     """Blocks of rows that make one interval each."""
 
     def __init__(self, where: Ints, starts: Ints) -> None:
-        self.heads: Ints = where[starts]
-        """The first row of each."""
+        self.heads: Ints = where[starts]  # the first row of each
         self.tails: Ints = where[np.append(starts[1:], len(where)) - 1]
 
     @classmethod

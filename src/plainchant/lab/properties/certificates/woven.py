@@ -23,10 +23,8 @@ Small: TypeAlias = NDArray[Any]
 class Strand(NamedTuple):
     """The message rows of a history, in order."""
 
-    groups: Small
-    """Places in ``Woven.groups``."""
-    senders: Small
-    """0: a send of its own; else 1 + a place in ``Woven.senders``."""
+    groups: Small  # places in ``Woven.groups``
+    senders: Small  # 0: a send of its own; else 1 + a place in ``Woven.senders``
 
 
 class Numbered(NamedTuple):
@@ -52,8 +50,7 @@ class Woven:
         self._senders = {name: place for place, name in enumerate(self.senders)}
         self._kinds = small_type(len(self.groups)), small_type(len(self.senders) + 1)
         self._pieces: dict[str, list[tuple[int, Strand]]] = {}
-        self._moves: dict[str, dict[int, Moves]] = {}
-        """By process, then by the index at which a piece begins."""
+        self._moves: dict[str, dict[int, Moves]] = {}  # by process, then by the index at which a piece begins
         self._stops: dict[str, list[tuple[int, int, int]]] = {}
         for part in evidence.slices:
             self._add(part)

@@ -20,17 +20,13 @@ def integrity(report: Report) -> None:
         report.cases += len(history.first) + len(history.repeats)
         for again in history.repeats:
             first = history.first[again.message]
-            report.violation(
-                f"{history.name} delivers {say(again.message)} twice", events=[first, again], messages=[again.message]
-            )
+            told = f"{history.name} delivers {say(again.message)} twice"
+            report.violation(told, events=[first, again], messages=[again.message])
         for delivery in history.first.values():
             _was_sent(report, delivery)
             if not report.run.is_member_at(history, delivery.message[0], delivery.index):
-                report.violation(
-                    f"{history.name} delivers {say(delivery.message)} while it is no member",
-                    events=[delivery],
-                    messages=[delivery.message],
-                )
+                told = f"{history.name} delivers {say(delivery.message)} while it is no member"
+                report.violation(told, events=[delivery], messages=[delivery.message])
     _same_digests(report)
 
 
@@ -43,13 +39,11 @@ def _was_sent(report: Report, delivery: Event) -> None:
         # Numbers begin at 1; and what a cut process delivers itself, it delivers before its last row.
         excused = excused and seq > 0 and sender != delivery.process
         if not excused:
-            report.violation(
-                f"{delivery.process} delivers {say(message)}, which {sender} never sent", events=[delivery], messages=[message]
-            )
+            told = f"{delivery.process} delivers {say(message)}, which {sender} never sent"
+            report.violation(told, events=[delivery], messages=[message])
     elif send.process == delivery.process and send.index > delivery.index:
-        report.violation(
-            f"{delivery.process} delivers {say(message)} before it sends it", events=[delivery, send], messages=[message]
-        )
+        told = f"{delivery.process} delivers {say(message)} before it sends it"
+        report.violation(told, events=[delivery, send], messages=[message])
 
 
 def _same_digests(report: Report) -> None:
@@ -61,11 +55,8 @@ def _same_digests(report: Report) -> None:
                 continue
             original = originals.setdefault(delivery.message, delivery)
             if digests[original.row] != digests[delivery.row]:
-                report.violation(
-                    f"{history.name} delivers {say(delivery.message)} with another content than at {original.process}",
-                    events=[original, delivery],
-                    messages=[delivery.message],
-                )
+                told = f"{history.name} delivers {say(delivery.message)} with another content than at {original.process}"
+                report.violation(told, events=[original, delivery], messages=[delivery.message])
 
 
 def self_delivery(report: Report) -> None:
@@ -76,9 +67,8 @@ def self_delivery(report: Report) -> None:
             if history.is_correct_in(group) and report.run.is_member_at(history, group, send.index):
                 report.cases += 1
                 if send.message not in history.first:
-                    report.violation(
-                        f"{history.name} never delivers its own {say(send.message)}", events=[send], messages=[send.message]
-                    )
+                    told = f"{history.name} never delivers its own {say(send.message)}"
+                    report.violation(told, events=[send], messages=[send.message])
 
 
 def validity(report: Report) -> None:
@@ -103,12 +93,8 @@ def _reaches_all(report: Report, send: Event, correct: list[History]) -> None:
             report.cases += 1
         elif report.owing.owes(q, send.message):
             report.cases += 1
-            report.violation(
-                f"{q.name} is correct and owes {say(send.message)}, and never delivers it",
-                events=[send],
-                processes=[send.process, q.name],
-                messages=[send.message],
-            )
+            told = f"{q.name} is correct and owes {say(send.message)}, and never delivers it"
+            report.violation(told, events=[send], processes=[send.process, q.name], messages=[send.message])
 
 
 def _reaches_some(report: Report, send: Event, correct: list[History]) -> None:
@@ -118,12 +104,8 @@ def _reaches_some(report: Report, send: Event, correct: list[History]) -> None:
     if members:
         report.cases += 1
         if not any(send.message in q.first for q in members):
-            report.violation(
-                f"no correct member delivers {say(send.message)}, whose sender is no member",
-                events=[send],
-                processes=[send.process, *(q.name for q in members)],
-                messages=[send.message],
-            )
+            told = f"no correct member delivers {say(send.message)}, whose sender is no member"
+            report.violation(told, events=[send], processes=[send.process, *(q.name for q in members)], messages=[send.message])
 
 
 def agreement(report: Report) -> None:
@@ -198,8 +180,5 @@ def unanimity(report: Report) -> None:
                 continue
             report.cases += 1
             for delivery in report.run.deliveries_of(reject.message):
-                report.violation(
-                    f"{p.name} rejects {say(reject.message)}, and {delivery.process} delivers it",
-                    events=[reject, delivery],
-                    messages=[reject.message],
-                )
+                told = f"{p.name} rejects {say(reject.message)}, and {delivery.process} delivers it"
+                report.violation(told, events=[reject, delivery], messages=[reject.message])

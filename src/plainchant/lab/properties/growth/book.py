@@ -46,10 +46,8 @@ class Finding:
     sentence: str
     events: tuple[Place, ...]
     messages: tuple[Message, ...]
-    unless: tuple[Condition, ...]
-    """It is withdrawn if one of these comes true."""
-    time: int
-    """Of its last event, by the clock of the process where that happened; ns."""
+    unless: tuple[Condition, ...]  # it is withdrawn if one of these comes true
+    time: int  # of its last event, by the clock of the process where that happened; ns
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -96,8 +96,7 @@ class Letter:
     sent: Sent | None = None
     delivered: dict[str, Delivery] = dataclasses.field(default_factory=dict)
     digest: int | None = None
-    digest_at: tuple[str, int] | None = None
-    """Where that digest was first seen."""
+    digest_at: tuple[str, int] | None = None  # where that digest was first seen
     rejected: list[tuple[str, int]] = dataclasses.field(default_factory=list)
 
 
@@ -117,21 +116,17 @@ class History:
     """One process, as far as its history is known."""
 
     name: str
-    expected: int = 0
-    """Index of the next row."""
-    early: dict[int, Fact] = dataclasses.field(default_factory=dict)
-    """Facts that came before those that precede them."""
+    expected: int = 0  # index of the next row
+    early: dict[int, Fact] = dataclasses.field(default_factory=dict)  # facts that came before those that precede them
     time: int = 0
     true_time: int | None = None
     in_force: dict[str, ViewId] = dataclasses.field(default_factory=dict)
     views: dict[str, list[Installed]] = dataclasses.field(default_factory=dict)
-    installed: dict[ViewId, int] = dataclasses.field(default_factory=dict)
-    """Index of the first installation of each view."""
+    installed: dict[ViewId, int] = dataclasses.field(default_factory=dict)  # index of the first installation of each view
     member: dict[str, bool] = dataclasses.field(default_factory=dict)
     """Groups that it is or was a member of by a join or a view, and whether it is one now."""
     leaves: dict[str, list[int]] = dataclasses.field(default_factory=dict)
-    sent: dict[str, int] = dataclasses.field(default_factory=dict)
-    """The highest number of its own messages in each group."""
+    sent: dict[str, int] = dataclasses.field(default_factory=dict)  # the highest number of its own messages in each group
     delivered: dict[tuple[str, str], Intervals] = dataclasses.field(default_factory=dict)
     """Numbers of the messages of each group and sender that it has delivered."""
     last: dict[tuple[str, str], tuple[int, int]] = dataclasses.field(default_factory=dict)
@@ -163,19 +158,15 @@ class RunState:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.round = 0
-        """Rounds of reading that are over."""
-        self.late = 0
-        """What could not be compared, because what it belongs to is forgotten."""
+        self.round = 0  # rounds of reading that are over
+        self.late = 0  # what could not be compared, because what it belongs to is forgotten
         self.book = Book()
         self.bounds: dict[str, int] = {}
         self.histories: dict[str, History] = {}
         self.letters: dict[Message, Letter] = {}
         self.views: list[View] = []
-        self.declared: set[str] = set()
-        """Groups of which a join or a view is known."""
-        self.named: set[tuple[str, str]] = set()
-        """(group, process): the process is in a view of the group or has joined it."""
+        self.declared: set[str] = set()  # groups of which a join or a view is known
+        self.named: set[tuple[str, str]] = set()  # (group, process): the process is in a view of the group or has joined it
 
     def owes(self, history: History, letter: Letter, at: int) -> bool:
         """Whether a process certainly owes a message up to its event ``at``: it installed the view in force at the ``send``

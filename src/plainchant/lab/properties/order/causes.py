@@ -128,11 +128,9 @@ class _Walker:
         self.name = name
         self.rows = rows
         self.next: tuple[int, int] | None = next(rows, None)
-        self.knows = 0
-        """A bit for each process that delivers something which happened before, or which this one just sent."""
+        self.knows = 0  # a bit for each process that delivers something which happened before, or which this one just sent
         self.sent: dict[int, int] = {}
-        self.wanted: dict[int, int] = {}
-        """By group: how many sends it has to be followed to."""
+        self.wanted: dict[int, int] = {}  # by group: how many sends it has to be followed to
         self.delivered: dict[tuple[int, int], int] = {}
 
 
@@ -159,8 +157,7 @@ class _Knowledge:
         self._all_delivering = _all_delivering(evidence, places)
         self._with: dict[tuple[int, str], list[int]] = {}
         """By group and sender: what is known with each of its messages, as far as they were reached."""
-        self._before: dict[tuple[int, str, int], int] = {}
-        """By group, sender and number: what was known before it was sent."""
+        self._before: dict[tuple[int, str, int], int] = {}  # by group, sender and number: what was known before it was sent
 
     def _rows(self, process: str) -> Iterator[tuple[int, int]]:
         strand = self._woven.strand(process)
@@ -169,8 +166,7 @@ class _Knowledge:
             yield from zip(strand.groups[part].tolist(), strand.senders[part].tolist(), strict=True)
 
     def first_with_a_cause(self) -> int:
-        firsts: dict[tuple[int, str, int], int] = {}
-        """By message: those who deliver it as the first of its sender and group."""
+        firsts: dict[tuple[int, str, int], int] = {}  # by message: those who deliver it as the first of its sender and group
         for (group, sender), receivers in self._receivers.items():
             for (low, _), bit in receivers:
                 firsts[group, sender, low] = firsts.get((group, sender, low), 0) | bit
@@ -273,8 +269,7 @@ class Clocks:
         self._counts = [int(np.count_nonzero(strand.senders == 0)) for strand in strands]
         self._bases: list[int] = [0, *np.cumsum(self._counts).tolist()]
         self._size = self._bases[-1]
-        self._told: dict[Place, Ints] = {}
-        """By sender and group: its messages, in the order of their numbers."""
+        self._told: dict[Place, Ints] = {}  # by sender and group: its messages, in the order of their numbers
         for name, strand, base in zip(self._names, strands, self._bases, strict=False):
             sent = strand.groups[strand.senders == 0]
             for place in np.unique(sent).tolist():

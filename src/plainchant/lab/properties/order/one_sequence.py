@@ -206,8 +206,7 @@ def merge(orders: Mapping[str, OneSequence], delivered: Mapping[str, Sequence[tu
     ``delivered`` has, for each of these processes, the groups of its deliveries in order, each with the length of its stretch. A
     group's next message may be taken when it is the next one of all processes that deliver it.
     """
-    left: dict[str, dict[str, int]] = {}
-    """By group, then by process: how many of the group's messages it still has to deliver."""
+    left: dict[str, dict[str, int]] = {}  # by group, then by process: how many of the group's messages it still has to deliver
     heads: dict[str, tuple[str, int]] = {}
     stretches = {process: iter(mine) for process, mine in delivered.items()}
     for process, mine in delivered.items():

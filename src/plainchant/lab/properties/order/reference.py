@@ -29,11 +29,8 @@ def fifo(report: Report) -> None:
 def _increasing(report: Report, deliveries: Sequence[Event]) -> None:
     for earlier, later in pairwise(deliveries):
         if earlier.message[2] > later.message[2]:
-            report.violation(
-                f"{later.process} delivers {say(later.message)} only after {say(earlier.message)}",
-                events=[earlier, later],
-                messages=[later.message, earlier.message],
-            )
+            told = f"{later.process} delivers {say(later.message)} only after {say(earlier.message)}"
+            report.violation(told, events=[earlier, later], messages=[later.message, earlier.message])
 
 
 def _without_holes(report: Report, history: History, deliveries: Sequence[Event]) -> None:
@@ -64,11 +61,8 @@ def _without_holes(report: Report, history: History, deliveries: Sequence[Event]
         owed = _first_owed(report, history, message, judged)
         if owed is not None:
             send = report.run.sends.get(message)
-            report.violation(
-                f"{history.name} delivers {say(owed.message)} without {say(message)}, which it owes",
-                events=[owed, *([send] if send else [])],
-                messages=[message, owed.message],
-            )
+            told = f"{history.name} delivers {say(owed.message)} without {say(message)}, which it owes"
+            report.violation(told, events=[owed, *([send] if send else [])], messages=[message, owed.message])
 
 
 def _first_owed(report: Report, history: History, message: Message, judged: Sequence[Event | None]) -> Event | None:
@@ -121,11 +115,8 @@ def _in_causal_order(report: Report, history: History, causality: Causality) -> 
             for send in causality.sends[place][looked_at[place] : count]:
                 mine = history.first.get(send.message)
                 if mine is not None and mine.index > delivery.index:
-                    report.violation(
-                        f"{say(send.message)} happened before {say(message)}, and {history.name} delivers it after",
-                        events=[delivery, mine],
-                        messages=[send.message, message],
-                    )
+                    told = f"{say(send.message)} happened before {say(message)}, and {history.name} delivers it after"
+                    report.violation(told, events=[delivery, mine], messages=[send.message, message])
             looked_at[place] = count
 
 
@@ -153,12 +144,11 @@ def _no_missing_cause(
             if owed is not None:
                 blamed.add(send.message)
                 until = "" if group is not None else " until the end"
-                report.violation(
+                told = (
                     f"{say(send.message)} happened before {say(owed.message)}, which {history.name} delivers; "
-                    f"it never delivers the first, which it owes{until}",
-                    events=[send, owed],
-                    messages=[send.message, owed.message],
+                    f"it never delivers the first, which it owes{until}"
                 )
+                report.violation(told, events=[send, owed], messages=[send.message, owed.message])
 
 
 def _first_follower(followers: Sequence[Event], causality: Causality, place: int, number: int, since: int) -> Event | None:
@@ -198,11 +188,8 @@ def compare_orders(report: Report, histories: Sequence[History], group: GroupId 
         for first, second in pairwise(common):
             if theirs[first].index > theirs[second].index:
                 one, other = mine[first], theirs[first]
-                report.violation(
-                    f"{one.process} delivers {say(first)} before {say(second)}, {other.process} the other way round",
-                    events=[one, mine[second], theirs[second], other],
-                    messages=[first, second],
-                )
+                told = f"{one.process} delivers {say(first)} before {say(second)}, {other.process} the other way round"
+                report.violation(told, events=[one, mine[second], theirs[second], other], messages=[first, second])
 
 
 def acyclic(report: Report) -> None:
@@ -343,11 +330,8 @@ def _waited_for_something(report: Report, history: History, causality: Causality
     ]
     delivery = history.first.get(block.message)
     if not missing:
-        report.violation(
-            f"{history.name} lets {say(block.message)} wait although nothing that happened before it is missing",
-            events=[block, *([delivery] if delivery else [])],
-            messages=[block.message],
-        )
+        told = f"{history.name} lets {say(block.message)} wait although nothing that happened before it is missing"
+        report.violation(told, events=[block, *([delivery] if delivery else [])], messages=[block.message])
         return
     last = max((history.first[m] for m in missing if m in history.first), key=lambda d: d.index, default=None)
     if delivery is None or last is None or any(m not in history.first for m in missing):
@@ -355,11 +339,8 @@ def _waited_for_something(report: Report, history: History, causality: Causality
     times = report.run.columns.true_time
     freed, ended = times[last.row], times[delivery.row]
     if freed is not None and ended is not None and freed < ended:
-        report.violation(
-            f"{history.name} lets {say(block.message)} wait on after {say(last.message)}, the last that it waited for",
-            events=[block, last, delivery],
-            messages=[block.message, last.message],
-        )
+        told = f"{history.name} lets {say(block.message)} wait on after {say(last.message)}, the last that it waited for"
+        report.violation(told, events=[block, last, delivery], messages=[block.message, last.message])
 
 
 def _is_missing(report: Report, history: History, message: Message, index: int) -> bool:

@@ -29,22 +29,19 @@ class Sequences:
         if evidence.sets is None:
             raise Doubtful
         self._names = [history.name for history in evidence.facts.all]
-        bases: dict[tuple[str, str], int] = {}
-        """By group and sender: the message of number 0."""
+        bases: dict[tuple[str, str], int] = {}  # by group and sender: the message of number 0
         highest: dict[tuple[str, str], int] = {}
         for (_, group), by_sender in evidence.sets.items():
             for sender, ranges in by_sender.items():
                 highest[group, sender] = max(ranges[-1][1], highest.get((group, sender), 0))
-        self._columns: dict[str, list[tuple[int, int]]] = {}
-        """By group: where its messages lie."""
+        self._columns: dict[str, list[tuple[int, int]]] = {}  # by group: where its messages lie
         size = 0
         for (group, sender), high in highest.items():
             bases[group, sender] = size - 1
             self._columns.setdefault(group, []).append((size, size + high))
             size += high
         self._size = size
-        self.delivered: list[Ints] = []
-        """By process: its deliveries of all groups, in order."""
+        self.delivered: list[Ints] = []  # by process: its deliveries of all groups, in order
         for name in self._names:
             at, found = woven.numbered(name)
             messages = np.empty(len(at), np.int64)

@@ -42,15 +42,11 @@ class Lacking(NamedTuple):
 class Untimed:
     """What is left to be seen before ``deadline`` can be said to hold in a run."""
 
-    senders: tuple[tuple[str, str], ...]
-    """(group, sender): those who send with deadlines and do not crash."""
+    senders: tuple[tuple[str, str], ...]  # (group, sender): those who send with deadlines and do not crash
     lacking: tuple[Lacking, ...]
-    cases: int
-    """Cases that have been counted."""
-    events: int = 0
-    """Rows of the run."""
-    is_held: bool = False
-    """Whether the property is told of though it has no case."""
+    cases: int  # cases that have been counted
+    events: int = 0  # rows of the run
+    is_held: bool = False  # whether the property is told of though it has no case
 
 
 class Timed(NamedTuple):

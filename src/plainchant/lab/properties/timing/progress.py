@@ -66,10 +66,8 @@ class _Handed:
     """What one process handed in, in one group: messages in the order in which they were taken, then those that never were."""
 
     sends: list[Event]
-    accepted: dict[int, tuple[int, Place]]
-    """By number: when it was accepted, and the row that says so."""
-    untaken: list[int]
-    """Indices of the ``accept`` rows of messages that were never taken."""
+    accepted: dict[int, tuple[int, Place]]  # by number: when it was accepted, and the row that says so
+    untaken: list[int]  # indices of the ``accept`` rows of messages that were never taken
 
 
 class Judge:

@@ -41,8 +41,7 @@ class _Taken:
     accepted: int
     place: Place
     members: frozenset[str] | None
-    views: int
-    """How many views and leaves of the group its sender had before it."""
+    views: int  # how many views and leaves of the group its sender had before it
     size: int | None
     has_accept: bool
 
@@ -81,8 +80,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._bound: int | None = None
-        self._accepted: int | None = None
-        """The bound of ``bounded`` from acceptance to delivery."""
+        self._accepted: int | None = None  # the bound of ``bounded`` from acceptance to delivery
         self._size: int | None = None
         self._despite: frozenset[str] | None = None
         self._faults: list[tuple[int, str, dict[str, Any]]] = []
@@ -93,16 +91,13 @@ class Progress:
         self._members: set[_Stream] = set()
         self._waiting: dict[_Stream, deque[_Given]] = {}
         self._taken: dict[_Stream, dict[int, _Taken]] = {}
-        self._last: dict[tuple[str, str, str], _Delivered] = {}
-        """By receiver, group and sender."""
+        self._last: dict[tuple[str, str, str], _Delivered] = {}  # by receiver, group and sender
         self._early: dict[Message, list[tuple[str, int, int, int]]] = {}
         """Deliveries whose ``send`` is not known yet: receiver, its delivery before, when, index."""
         self._suspected: deque[_Wait] = deque()
         self._reported: set[tuple[Message, str]] = set()
-        self._stuck: set[tuple[str, str, int]] = set()
-        """Messages that were reported before they were sent, by their ``accept``."""
-        self._grew: dict[str, int] = {}
-        """By process: the last round that brought something of it."""
+        self._stuck: set[tuple[str, str, int]] = set()  # messages that were reported before they were sent, by their ``accept``
+        self._grew: dict[str, int] = {}  # by process: the last round that brought something of it
         self.clockless: set[str] = set()
         """Processes with a timing fault, or whose clock was set: only the end decides what excuses them."""
         self.unordered: set[_Stream] = set()

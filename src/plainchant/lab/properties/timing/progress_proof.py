@@ -50,8 +50,7 @@ class _Accepted:
     """When the messages of a process in a group were accepted: those that were taken, by number, and the first that was not."""
 
     times: Ints
-    untaken: tuple[int, int] | None
-    """Its index and time."""
+    untaken: tuple[int, int] | None  # its index and time
 
 
 class _Waiting:

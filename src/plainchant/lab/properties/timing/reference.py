@@ -44,11 +44,8 @@ def _in_time(report: Report, q: History, delivery: Event) -> None:
     clock = columns.time if own is not None else _clock(report, delivery.message, delivery.row)
     at = clock[delivery.row]
     if at is not None and at > due:
-        report.violation(
-            f"{q.name} delivers {say(delivery.message)} {at - due} ns after its deadline",
-            events=[report.run.sends[delivery.message], delivery],
-            messages=[delivery.message],
-        )
+        told = f"{q.name} delivers {say(delivery.message)} {at - due} ns after its deadline"
+        report.violation(told, events=[report.run.sends[delivery.message], delivery], messages=[delivery.message])
 
 
 def _may_still_come(report: Report, q: History, message: Message) -> None:
@@ -63,11 +60,8 @@ def _may_still_come(report: Report, q: History, message: Message) -> None:
     by_then = [index for index, row in q.rows.items() if (at := clock[row]) is not None and at <= due]
     if by_then and report.owing.owes(q, message, by_then[-1]):
         report.cases += 1
-        report.violation(
-            f"the deadline of {say(message)} passes and {q.name}, which owes it, does not deliver it",
-            events=[report.run.sends[message], (q.name, q.last_index)],
-            messages=[message],
-        )
+        told = f"the deadline of {say(message)} passes and {q.name}, which owes it, does not deliver it"
+        report.violation(told, events=[report.run.sends[message], (q.name, q.last_index)], messages=[message])
 
 
 def _clock(report: Report, message: Message, row: int) -> list[int] | list[int | None]:
@@ -106,10 +100,8 @@ class Bounds:
     deliver: int | None
     rotation: int | None
     detection: int | None
-    size: int | None
-    """Sends and deliveries of messages with more bytes are not bounded."""
-    accepted: int | None
-    """From the application's call to each delivery."""
+    size: int | None  # sends and deliveries of messages with more bytes are not bounded
+    accepted: int | None  # from the application's call to each delivery
 
 
 def bounds_of(run: Run) -> Bounds:
@@ -182,11 +174,8 @@ def _within(report: Report, event: Event, took: int | None, bound: int, does: st
         return
     report.cases += 1
     if took > bound:
-        report.violation(
-            f"{event.process} {does} {say(event.message)} in {took} ns; the bound is {bound} ns",
-            events=[event],
-            messages=[event.message],
-        )
+        told = f"{event.process} {does} {say(event.message)} in {took} ns; the bound is {bound} ns"
+        report.violation(told, events=[event], messages=[event.message])
 
 
 def _since_accepted(report: Report, sender: History, bound: int, size: int | None) -> None:
@@ -222,11 +211,8 @@ def _rotations(report: Report, history: History, bound: int) -> None:
             took = between(began, ended)
             report.cases += 1
             if took > bound:
-                report.violation(
-                    f"the token of {group} takes {took} ns to come back to {history.name}; the bound is {bound} ns",
-                    events=[(history.name, one), (history.name, other)],
-                    group=group,
-                )
+                told = f"the token of {group} takes {took} ns to come back to {history.name}; the bound is {bound} ns"
+                report.violation(told, events=[(history.name, one), (history.name, other)], group=group)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

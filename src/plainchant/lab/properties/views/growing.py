@@ -61,8 +61,7 @@ class ViewAtomicity:
     """Members that install the same two consecutive views deliver the same messages between them."""
 
     def __init__(self) -> None:
-        self._since: dict[tuple[str, str], Segment] = {}
-        """What each process has delivered in each group since its last view."""
+        self._since: dict[tuple[str, str], Segment] = {}  # what each process has delivered in each group since its last view
         self._steps: dict[tuple[ViewId, ViewId], _Kept] = {}
         """The segment between two views of the process that was the first to have both."""
 

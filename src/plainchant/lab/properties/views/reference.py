@@ -36,11 +36,8 @@ def _own_views(report: Report, history: History, installations: list[Installed])
                 group=installed.view.group,
             )
         if history.name not in installed.view.members:
-            report.violation(
-                f"{history.name} installs {installed.view} of {installed.view.group}, in which it is not",
-                events=[(history.name, installed.index)],
-                group=installed.view.group,
-            )
+            told = f"{history.name} installs {installed.view} of {installed.view.group}, in which it is not"
+            report.violation(told, events=[(history.name, installed.index)], group=installed.view.group)
 
 
 def _compare_next(report: Report, p: History, q: History, group: GroupId) -> None:
@@ -59,20 +56,14 @@ def _compare_next(report: Report, p: History, q: History, group: GroupId) -> Non
         if next_p is not None and next_q is not None:
             report.cases += 1
             if next_p.view is not next_q.view:
-                report.violation(
-                    f"after {view} of {group}, {p.name} installs {next_p.view} and {q.name} installs {next_q.view}",
-                    events=[*common, (p.name, next_p.index), (q.name, next_q.index)],
-                    group=group,
-                )
+                told = f"after {view} of {group}, {p.name} installs {next_p.view} and {q.name} installs {next_q.view}"
+                report.violation(told, events=[*common, (p.name, next_p.index), (q.name, next_q.index)], group=group)
         elif both_correct and report.until_end:
             report.cases += 1
             ahead, behind, following = (p, q, next_p) if next_p is not None else (q, p, next_q)
             assert following is not None
-            report.violation(
-                f"after {view} of {group}, {ahead.name} installs {following.view}, and {behind.name} ends without it",
-                events=[*common, (ahead.name, following.index)],
-                group=group,
-            )
+            told = f"after {view} of {group}, {ahead.name} installs {following.view}, and {behind.name} ends without it"
+            report.violation(told, events=[*common, (ahead.name, following.index)], group=group)
 
 
 def _next_views(history: History, group: GroupId) -> dict[View, Installed | None]:
@@ -152,11 +143,8 @@ def view_exclusion(report: Report) -> None:
                 last = installations[-1]
                 if p.name in last.view.members:
                     how = "was cut off" if p.cut else "crashed" if p.crashed else "left"
-                    report.violation(
-                        f"{p.name} {how}, and {q.name} ends in {last.view} of {group}",
-                        events=[(p.name, p.last_index), (q.name, last.index)],
-                        group=group,
-                    )
+                    told = f"{p.name} {how}, and {q.name} ends in {last.view} of {group}"
+                    report.violation(told, events=[(p.name, p.last_index), (q.name, last.index)], group=group)
 
 
 def convergence(report: Report) -> None:
@@ -172,11 +160,8 @@ def convergence(report: Report) -> None:
         for (p, one, at), (q, other, there) in pairwise(last):
             report.cases += 1
             if one is not other:
-                report.violation(
-                    f"{p} ends in {said_view(one)} of {group} and {q} in {said_view(other)}",
-                    events=[(p, at), (q, there)],
-                    group=group,
-                )
+                told = f"{p} ends in {said_view(one)} of {group} and {q} in {said_view(other)}"
+                report.violation(told, events=[(p, at), (q, there)], group=group)
 
 
 def _last_view(member: History, group: GroupId) -> tuple[str, View | None, int]:
@@ -220,11 +205,8 @@ def same_view(report: Report) -> None:
                 continue
             report.cases += 1
             if delivery.view is not send.view:
-                report.violation(
-                    f"{say(message)} is sent in {send.view}; {history.name} delivers it in {said_view(delivery.view)}",
-                    events=[send, delivery],
-                    messages=[message],
-                )
+                told = f"{say(message)} is sent in {send.view}; {history.name} delivers it in {said_view(delivery.view)}"
+                report.violation(told, events=[send, delivery], messages=[message])
 
 
 def disjoint_views(report: Report) -> None:
@@ -240,8 +222,5 @@ def disjoint_views(report: Report) -> None:
                     place = (history.name, installed.index)
                     view, there = users.setdefault((group, process, str(number)), (installed.view, place))
                     if view is not installed.view:
-                        report.violation(
-                            f"{view} and {installed.view} of {group} share signature {number} of {process}",
-                            events=[there, place],
-                            group=group,
-                        )
+                        told = f"{view} and {installed.view} of {group} share signature {number} of {process}"
+                        report.violation(told, events=[there, place], group=group)
