@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import plainchant
+from plainchant.lab.arrays import percentile
 from plainchant.lab.metrics import COLUMNS, METRICS, OPTIONAL, measure
-from plainchant.lab.metrics.arrays import percentile
 from plainchant.lab.standstills import standstills
 from plainchant.protocols import registry
 from plainchant.scenario import find, load

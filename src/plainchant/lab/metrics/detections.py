@@ -29,22 +29,12 @@ import pyarrow.compute as pc
 
 from ..show import decode
 
-DETECTIONS: Final = pa.schema(
-    [
-        ("run", pa.string()),
-        ("crashes", pa.int64()),  # injected, took effect, and another process could see it
-        ("crashes_matched", pa.int64()),
-        ("crashes_unseen", pa.int64()),
-        ("omissions", pa.int64()),
-        ("omissions_halted", pa.int64()),
-        ("omissions_repaired", pa.int64()),
-        ("omissions_eliminated", pa.int64()),
-        ("omissions_without_effect", pa.int64()),
-        ("eliminations_provoked", pa.int64()),  # of processes that were alive
-        ("eliminations_false", pa.int64()),
-        ("halts_unprovoked", pa.int64()),
-    ]
+_COUNTS: Final = (
+    *("crashes", "crashes_matched", "crashes_unseen"),
+    *("omissions", "omissions_halted", "omissions_repaired", "omissions_eliminated", "omissions_without_effect"),
+    *("eliminations_provoked", "eliminations_false", "halts_unprovoked"),
 )
+DETECTIONS: Final = pa.schema([("run", pa.string()), *((name, pa.int64()) for name in _COUNTS)])
 
 COLUMNS: Final = ("run", "process", "index", "time", "true_time", "kind", "group", "sender", "members", "detail")
 """The columns of a trace that are read here."""
@@ -85,7 +75,12 @@ class _Matching:
         of_kind: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in KINDS}
         for row in sorted(rows, key=lambda row: (row["process"], row["index"])):
             of_kind[row["kind"]].append(row)
-        self._faults, self._retransmits = of_kind["fault"], of_kind["retransmit"]
+        self._faults = of_kind["fault"]
+        self._again: dict[tuple[str, str, str] | None, list[tuple[int, list[str]]]] = {}  # by packet: when, and to whom
+        for row in of_kind["retransmit"]:
+            packet = row["sender"], str(row["detail"].get("visit")), str(row["detail"].get("number"))
+            to = row["detail"].get("to")
+            self._again.setdefault(packet, []).append((row["clock"], to if isinstance(to, list) else []))
         self._stops = {row["process"]: row for row in of_kind["crash"]}
         self._leaves = {(row["group"], row["process"]): row["clock"] for row in reversed(of_kind["leave"])}
         self._dropped = list(_dropped(of_kind["view"]))
@@ -101,7 +96,7 @@ class _Matching:
         return (stop is not None and stop["clock"] <= clock) or (left is not None and left <= clock)
 
     def counts(self) -> dict[str, int]:
-        found = dict.fromkeys(DETECTIONS.names[1:], 0)
+        found = dict.fromkeys(_COUNTS, 0)
         omissions = [row for row in self._faults if row["detail"].get("fault") == "omit"]
         for row in self._faults:
             stop = self._stops.get(row["process"])
@@ -126,9 +121,8 @@ class _Matching:
         process, clock, packet = row["process"], row["clock"], _packet(row)
         if _is_halt(self._stops.get(process)) and (row is last or (packet is not None and packet == _packet(last))):
             return "halted"
-        for again in self._retransmits:
-            if again["clock"] >= clock and process in _targets(again["detail"]) and _is_same(packet, again):
-                return "repaired"
+        if any(at >= clock and process in targets for at, targets in self._again.get(packet, ())):
+            return "repaired"
         if any(who == process and at >= clock for (_, who), at in self._eliminated.items()):
             return "eliminated"
         return "without_effect"
@@ -166,13 +160,3 @@ def _packet(row: Mapping[str, Any]) -> tuple[str, str, str] | None:
     if not isinstance(identity, list) or len(identity) != 4:
         return None
     return str(identity[1]), str(identity[2]), str(identity[3])
-
-
-def _targets(detail: Mapping[str, Any]) -> list[str]:
-    to = detail.get("to")
-    return to if isinstance(to, list) else []
-
-
-def _is_same(packet: tuple[str, str, str] | None, again: Mapping[str, Any]) -> bool:
-    visit, number = (str(again["detail"].get(name)) for name in ("visit", "number"))
-    return packet == (again["sender"], visit, number)

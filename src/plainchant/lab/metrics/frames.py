@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from ...trace.schema import SCHEMA
+from ..arrays import by_run
 from ..verify import parts
 from ..verify.job import tasks
 from . import detections
-from .arrays import by_run
 from .detections import DETECTIONS, match
 from .measures import measure
 from .schema import COLUMNS, METRICS
@@ -57,7 +57,11 @@ class Figures:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         found = packed.repartition("run").mapInArrow(partial(_compute, self), from_arrow_schema(self.schema)).toArrow()
-        return found.cast(self.schema).sort_by([(name, "ascending") for name in ("run", "group") if name in self.schema.names])
+        return self.ordered(found.cast(self.schema))
+
+    def ordered(self, found: pa.Table) -> pa.Table:
+        """By run, then by group where there are groups."""
+        return found.sort_by([(name, "ascending") for name in ("run", "group") if name in self.schema.names])
 
 
 METRICS_OF_RUNS: Final = Figures(measure, COLUMNS, METRICS)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
@@ -27,11 +28,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...protocols import registry
+from ..arrays import NOTHING, Flags, Integers, by_run, coded, integers, look_up, nullable, percentile, sums
 from ..standstills import standstills
-from .arrays import NOTHING, Flags, Integers, by_run, coded, integers, look_up, nullable, percentile, sums
 from .details import Detail, decode
 from .realtime import Times
-from .schema import COLUMNS, HISTORY_KINDS, METRICS, PERCENTS, STATES, admission, due_and_missed, ratio, share_of_packets
+from .schema import (
+    COLUMNS,
+    HISTORY_KINDS,
+    METRICS,
+    PERCENTS,
+    STATES,
+    admission,
+    due_and_missed,
+    ratio,
+    share_of_packets,
+    spread_of,
+)
 
 
 def measure(table: pa.Table) -> pa.Table:
@@ -530,10 +542,8 @@ def _excluded(views: Sequence[tuple[int, Sequence[str]]], crashed: str, since: i
 def _spread(name: str, values: Integers, percents: Sequence[int] = PERCENTS) -> dict[str, int | None]:
     """Percentiles of some times, and the longest."""
     ordered = np.sort(values)
-    spread: dict[str, int | None] = {
-        f"{name}_p{percent}_ns": percentile(ordered, percent) if len(ordered) else None for percent in percents
-    }
-    return {**spread, f"{name}_max_ns": int(ordered[-1]) if len(ordered) else None}
+    figures = [*(percentile(ordered, percent) for percent in percents), int(ordered[-1])] if len(ordered) else []
+    return dict(zip_longest(spread_of(name, percents), figures))
 
 
 def _middle(name: str, times: Sequence[int]) -> dict[str, int | None]:

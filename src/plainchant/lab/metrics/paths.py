@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,40 +32,19 @@ HERE_UP_TO: Final = 500_000
 """Rows of a trace that are measured without Spark."""
 
 
-def measure_paths(
+def _of_paths(
+    figures: Figures,
     paths: Sequence[str],
     *,
     spark: Callable[[], AbstractContextManager[SparkSession]],
     run: str | None = None,
     here_up_to: int = HERE_UP_TO,
 ) -> pa.Table:
-    """The metrics of all paths in the schema ``METRICS``, ordered by run and group.
+    """The figures of all paths, ordered by run and group.
 
     ``spark`` opens a session; it is called only if a trace has more than ``here_up_to`` rows. ``run`` asks for the run of
     that name alone.
     """
-    return _of_paths(paths, METRICS_OF_RUNS, spark=spark, run=run, here_up_to=here_up_to)
-
-
-def match_paths(
-    paths: Sequence[str],
-    *,
-    spark: Callable[[], AbstractContextManager[SparkSession]],
-    run: str | None = None,
-    here_up_to: int = HERE_UP_TO,
-) -> pa.Table:
-    """Injected failures matched with what was detected of them, in the schema ``DETECTIONS``, ordered by run."""
-    return _of_paths(paths, DETECTIONS_OF_RUNS, spark=spark, run=run, here_up_to=here_up_to)
-
-
-def _of_paths(
-    paths: Sequence[str],
-    figures: Figures,
-    *,
-    spark: Callable[[], AbstractContextManager[SparkSession]],
-    run: str | None,
-    here_up_to: int,
-) -> pa.Table:
     different = list(dict.fromkeys(paths))
     tables: dict[str, pa.Table] = {}
     large: dict[str, Plan | None] = {}
@@ -89,8 +69,11 @@ def _of_paths(
     if run is not None and not any(table.num_rows for table in tables.values()):
         raise UsageError(f"there is no run {run!r} with a group in {', '.join(different)}; see them all without --run")
     found_in = [_labelled(tables[path], path if len(different) > 1 else None) for path in different]
-    order = [(name, "ascending") for name in ("run", "group") if name in figures.schema.names]
-    return pa.concat_tables(found_in).sort_by(order)
+    return figures.ordered(pa.concat_tables(found_in))
+
+
+measure_paths: Final = partial(_of_paths, METRICS_OF_RUNS)
+match_paths: Final = partial(_of_paths, DETECTIONS_OF_RUNS)
 
 
 def _computed(path: str) -> pa.Table | None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from .arrays import NOTHING, Coded, Flags, Integers, integers, nullable
+from ..arrays import NOTHING, Coded, Flags, Integers, integers, nullable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.model import MS, SECOND
+from ..arrays import NOTHING, Integers, coded, integers, nullable, percentile
 from ..show import decode
-from .arrays import NOTHING, Integers, coded, integers, nullable, percentile
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""What metrics compute with: a trace's columns as NumPy arrays, and a few exact sums and look-ups over them."""
+"""What metrics and standstills compute with: a trace's columns as NumPy arrays, and a few exact sums and look-ups over them."""
 
 from __future__ import annotations
 
