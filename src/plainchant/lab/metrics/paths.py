@@ -42,9 +42,8 @@ def _of_paths(
 ) -> pa.Table:
     """The figures of all paths, ordered by run and group.
 
-    ``spark`` opens a session; it is called only if a trace has more than ``here_up_to`` rows. ``run`` asks for the run of
-    that name alone.
-    """
+    ``spark`` opens a session; it is called only if a trace has more than ``here_up_to`` rows. ``run`` asks for the run of that
+    name alone."""
     different = list(dict.fromkeys(paths))
     tables: dict[str, pa.Table] = {}
     large: dict[str, Plan | None] = {}

@@ -1,9 +1,8 @@
 """Happened-before over ``send`` and ``deliver`` events (paper 001, section 3.2), as vector clocks.
 
-The clock of a message counts, for each process, how many of its sends (of one group, or of all) happened before that
-message's send, the message itself included. A trace can claim the impossible: that two messages each happened before the other.
-Their clocks then grow together until they no longer change, and each message is in the past of the other, as the definition
-says.
+The clock of a message counts, for each process, how many of its sends (of one group, or of all) happened before that message's
+send, the message itself included. A trace can claim the impossible: that two messages each happened before the other. Their
+clocks then grow together until they no longer change, and each message is in the past of the other, as the definition says.
 
 A message whose ``send`` is not in the trace (its sender is unobserved or was cut) was sent all the same. It is in the past of
 each process that delivers it from that delivery on. It has a place of its own, one for each sender and group, in the order of

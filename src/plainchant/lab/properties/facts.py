@@ -2,10 +2,9 @@
 
 Theory of operation
 -------------------
-The columns are read once into Python lists. One walk over each process's history, in the order of ``index``, keeps
-the views in force and the memberships, and turns every row that a property needs into an :class:`Event` that carries
-them. Nothing is judged here. Views are interned per run, so that "the same view" (group, number, set of members) is
-``is``.
+The columns are read once into Python lists. One walk over each process's history, in the order of ``index``, keeps the views in
+force and the memberships, and turns every row that a property needs into an :class:`Event` that carries them. Nothing is judged
+here. Views are interned per run, so that "the same view" (group, number, set of members) is ``is``.
 
 Two terms are decided here and nowhere else:
 
@@ -143,8 +142,7 @@ class Note:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Installed:
-    """A ``view`` row. ``stay`` counts the leaves of that group before it: views of different stays are not
-    consecutive."""
+    """A ``view`` row. ``stay`` counts the leaves of that group before it: views of different stays are not consecutive."""
 
     view: View
     index: int
@@ -491,6 +489,5 @@ def _is_still_member(history: History) -> bool:
 def is_timing_fault(detail: dict[str, Any]) -> bool:
     """A timing fault is marked as one: ``{"timing": true}``, or a fault of that kind.
 
-    Other faults are not: a process that was paused, or whose links lost packets, still owes what it promised.
-    """
+    Other faults are not: a process that was paused, or whose links lost packets, still owes what it promised."""
     return detail.get("timing") is True or "timing" in (detail.get("fault"), detail.get("kind"))

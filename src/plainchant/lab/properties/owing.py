@@ -1,11 +1,10 @@
 """Parting and owing: which process has to deliver which message, up to which event.
 
 *q owes m* if q installed the view in force at m's ``send``, and q and the sender did not part since, up to the event that is
-judged. A run has no common time, so "up to the event" means what happened before it: of q's own history, what precedes the
-event; of the sender's, what precedes the last of its sends that the event can know of, and what precedes a view that q has
-installed by then (a process that merges knows that there were parts). With the sender's whole history instead, a sender that
-drops q from its view *afterwards* would excuse a hole that q left in the order long before. Judged at ``end``, both histories
-count whole.
+judged. A run has no common time, so "up to the event" means what happened before it: of q's own history, what precedes the event;
+of the sender's, what precedes the last of its sends that the event can know of, and what precedes a view that q has installed by
+then (a process that merges knows that there were parts). With the sender's whole history instead, a sender that drops q from its
+view *afterwards* would excuse a hole that q left in the order long before. Judged at ``end``, both histories count whole.
 
 Three points that the definition leaves open:
 
@@ -13,8 +12,8 @@ Three points that the definition leaves open:
   from q: in a partition, q would owe every message of an outsider that reached the other part alone. So p stands in for the
   sender: p and q must not have parted. The same rule serves a message whose ``send`` is not in the trace.
 - A ``leave`` ends owing: a process that left may not deliver (integrity), so it cannot owe.
-- *Group without views*: "sent while it is a member" compares ranks where join, leave and message have one, else the global
-  clock, else the processes' own clocks.
+- *Group without views*: "sent while it is a member" compares ranks where join, leave and message have one, else the global clock,
+  else the processes' own clocks.
 """
 
 from __future__ import annotations
@@ -64,9 +63,8 @@ class Owing:
     def starts(self, q: History, message: Message) -> list[int]:
         """The indices after which q can come to owe the message; none if it never does.
 
-        From each on, q can only cease to owe it, so whether q owes it at any of some events is decided at the first
-        event after each start.
-        """
+        From each on, q can only cease to owe it, so whether q owes it at any of some events is decided at the first event after
+        each start."""
         group = message[0]
         if group not in self.run.viewed:
             if group in self.run.joined:

@@ -66,8 +66,7 @@ def check_run(run: Run, properties: Sequence[str] | None, only: Container[str] =
 
 
 def names_for(run: Run, properties: Sequence[str] | None) -> list[str]:
-    """The properties that a run is checked for: those asked for, else those that it and its building blocks promise, else
-    all."""
+    """The properties that a run is checked for: those asked for, else those that it and its building blocks promise, else all."""
     promised = properties if properties is not None else run.promises
     if promised is None:
         return list(PROPERTIES)

@@ -161,9 +161,8 @@ def together(results: Sequence[Found], properties: Sequence[str] | None = None) 
 def check(table: pa.Table, properties: Sequence[str] | None = None) -> Verification:
     """The verification of every run in a table of whole runs: the same as ``lab.properties.verify``, and sooner.
 
-    The table is taken to be well formed as far as it is not suspect: one that is, is validated, and what is malformed is
-    reported instead of a verdict.
-    """
+    The table is taken to be well formed as far as it is not suspect: one that is, is validated, and what is malformed is reported
+    instead of a verdict."""
     require_known(properties or ())
     return together(list(examine([Unit(table)], table, (), properties)), properties)
 

@@ -108,10 +108,9 @@ def verify(
 ) -> Verification:
     """Verifies every run of some traces: files, directories, globs, addresses.
 
-    ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most`` limits how
-    many violations of a property are described for each run (None: all). ``progress`` is called now and then with what is
-    being done and the share of it that is done.
-    """
+    ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most`` limits how many violations
+    of a property are described for each run (None: all). ``progress`` is called now and then with what is being done and the
+    share of it that is done."""
     require_known(properties or ())
     paths = [str(path) for path in paths]
     options = Options(tuple(properties) if properties is not None else None, most)

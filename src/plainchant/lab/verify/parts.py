@@ -89,8 +89,7 @@ class Plan:
 def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, least_rows: int = LEAST_ROWS) -> Plan:
     """Looks at the footers of everything that the paths mean.
 
-    Raises TraceError if there is nothing, MalformedTrace for files that are no Parquet, lack a column, or are too new.
-    """
+    Raises TraceError if there is nothing, MalformedTrace for files that are no Parquet, lack a column, or are too new."""
     groups: list[Piece] = []
     malformed: list[Malformed] = []
     foreign: list[str] = []
@@ -233,8 +232,7 @@ _ESCAPED: Final = r"\\\g<0>"  # in a file's name these characters are themselves
 def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
     """The row groups of a piece, one by one, in the columns and types that stage 1 works with; of one run, if named.
 
-    Raises MalformedTrace if the file is damaged inside.
-    """
+    Raises MalformedTrace if the file is damaged inside."""
     filesystem, _ = filesystem_of(piece.path)
     try:
         with filesystem.open_input_file(piece.file) as source:

@@ -34,8 +34,7 @@ class Agreed:
 
     Messages are put into one array, by (run, group, sender) and number, where a sender's numbers lie close together. Where they
     do not, because a unit has the end of one history and the beginning of the next, or numbers are forged, they are sorted
-    instead.
-    """
+    instead."""
 
     def __init__(self, name: str, key: Ints, seqs: Ints, values: Ints, is_send: Mask) -> None:
         self.name = name

@@ -16,8 +16,7 @@ class Integrity:
     """A message is delivered at most once, by members, as its sender sent it.
 
     Whether it was sent at all is known when its sender has ended. A delivery in a group without any known join or view is
-    examined again when there is one.
-    """
+    examined again when there is one."""
 
     def __init__(self) -> None:
         self._strangers: dict[str, list[tuple[str, int, int, Message]]] = {}

@@ -109,8 +109,7 @@ def _reaches_some(report: Report, send: Event, correct: list[History]) -> None:
 
 
 def agreement(report: Report) -> None:
-    """p, correct in g, delivers m in view U: every q correct in g that installed U delivers m, unless they part after
-    U.
+    """p, correct in g, delivers m in view U: every q correct in g that installed U delivers m, unless they part after U.
 
     It speaks of ``end``: q has until then. (In a run that stops while m is under way no process did anything wrong.) A group
     without views has no U; there every correct q that owes m delivers it."""
@@ -119,12 +118,11 @@ def agreement(report: Report) -> None:
 
 
 def uniform(report: Report) -> None:
-    """``agreement`` when p crashed as well (then only p's views decide on parting); and ``identical`` with crashed
-    processes included.
+    """``agreement`` when p crashed as well (then only p's views decide on parting); and ``identical`` with crashed processes
+    included.
 
-    Its first half speaks of ``end`` as ``agreement`` does; its second half is checked in every run. "The same when p
-    crashed" is read as in *uniform agreement*: what a correct p delivers is included.
-    """
+    Its first half speaks of ``end`` as ``agreement`` does; its second half is checked in every run. "The same when p crashed" is
+    read as in *uniform agreement*: what a correct p delivers is included."""
     for group in report.run.groups:
         if report.until_end:
             _agree(report, group, [p for p in report.run.all if p.is_correct_in(group) or p.crashed])

@@ -253,8 +253,7 @@ class Clocks:
     """The vector clocks of a run's messages; Doubtful if they cannot be told from the certificates. With a group, of its messages
     alone, as if there were no others.
 
-    A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group.
-    """
+    A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group."""
 
     def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None) -> None:
         if not are_recorded(evidence):
@@ -381,11 +380,10 @@ class Clocks:
 
     def _missed(self, history: History, lacking: _Lacking, owing: Owing) -> tuple[int, int, bool]:
         """How many of some messages, that a process lacks, of a view that it installed, happened before something that it
-        delivers since in their group, through that group alone: at least and at most; and whether it had parted from their
-        sender by the first of these deliveries. From then on it owes none of them.
+        delivers since in their group, through that group alone: at least and at most; and whether it had parted from their sender
+        by the first of these deliveries. From then on it owes none of them.
 
-        The least is what the sender's own later messages tell. The most is exact where these clocks are of one group.
-        """
+        The least is what the sender's own later messages tell. The most is exact where these clocks are of one group."""
         place, sender, view = history.place, self._places[lacking.span.process], lacking.view
         assert view is not None
         group = lacking.span.group

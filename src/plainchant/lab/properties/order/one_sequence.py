@@ -15,9 +15,8 @@ from ..facts import History, View
 class OneSequence:
     """The one sequence of a group's messages; raises Doubtful if the certificates do not show that there is one.
 
-    Views are compared by identity and must form a chain: the numbers grow, no number stands for two views, and every
-    process installs a stretch of the chain, in one stay. (Partitions and readmissions are for ``sequences``.)
-    """
+    Views are compared by identity and must form a chain: the numbers grow, no number stands for two views, and every process
+    installs a stretch of the chain, in one stay. (Partitions and readmissions are for ``sequences``.)"""
 
     def __init__(self, evidence: Evidence, group: str) -> None:
         self._evidence = evidence
@@ -162,12 +161,11 @@ class OneSequence:
                         raise Doubtful
 
     def with_a_cause(self) -> int:
-        """Of the first messages that processes deliver of senders, how many have something before them that the same
-        process delivers. (All others have: an earlier message of the same sender.)
+        """Of the first messages that processes deliver of senders, how many have something before them that the same process
+        delivers. (All others have: an earlier message of the same sender.)
 
-        The sender's last delivery before that send is the latest thing in its past; it counts if it lies in a view
-        that the process was in.
-        """
+        The sender's last delivery before that send is the latest thing in its past; it counts if it lies in a view that the
+        process was in."""
         found = 0
         for (process, group), by_sender in self._ranges.items():
             if group != self._group:
@@ -204,8 +202,7 @@ def merge(orders: Mapping[str, OneSequence], delivered: Mapping[str, Sequence[tu
     possible, because these processes order messages in a cycle.
 
     ``delivered`` has, for each of these processes, the groups of its deliveries in order, each with the length of its stretch. A
-    group's next message may be taken when it is the next one of all processes that deliver it.
-    """
+    group's next message may be taken when it is the next one of all processes that deliver it."""
     left: dict[str, dict[str, int]] = {}  # by group, then by process: how many of the group's messages it still has to deliver
     heads: dict[str, tuple[str, int]] = {}
     stretches = {process: iter(mine) for process, mine in delivered.items()}

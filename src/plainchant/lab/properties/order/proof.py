@@ -1,15 +1,13 @@
 """Proofs from certificates: fifo, identical, total, acyclic, causal, prompt. The definitions are in ``reference``.
 
-The central condition is :class:`~.one_sequence.OneSequence`: in each view of a group, what each process delivers is a
-beginning of what the process with the most deliveries delivers, and a process that goes on to another view has delivered
-all of it. Then there is *one* sequence of the group's messages, view after view, of which every process delivers a stretch
-without holes. (No message may be delivered in two views; this is checked as well, because two processes may have no view in
-common.)
+The central condition is :class:`~.one_sequence.OneSequence`: in each view of a group, what each process delivers is a beginning
+of what the process with the most deliveries delivers, and a process that goes on to another view has delivered all of it. Then
+there is *one* sequence of the group's messages, view after view, of which every process delivers a stretch without holes. (No
+message may be delivered in two views; this is checked as well, because two processes may have no view in common.)
 
-A group that partitions and merges has no such sequence, and its members deliver with holes: the messages of another part.
-There, orders are compared message by message (:class:`~.sequences.Sequences`) and causes by clocks (:class:`~.causes.Clocks`).
-A hole raises no doubt if the views of the process, or a view that both installed later, show that it had parted from the
-sender.
+A group that partitions and merges has no such sequence, and its members deliver with holes: the messages of another part. There,
+orders are compared message by message (:class:`~.sequences.Sequences`) and causes by clocks (:class:`~.causes.Clocks`). A hole
+raises no doubt if the views of the process, or a view that both installed later, show that it had parted from the sender.
 """
 
 from __future__ import annotations
@@ -146,9 +144,8 @@ def _require_one_order(prover: Prover) -> None:
 def _is_ranked(prover: Prover) -> bool:
     """Processes in several groups deliver by rank, from the beginning of each group's sequence on.
 
-    So what they deliver of a group is the beginning of its sequence, and ranks grow along it; what others deliver beyond it
-    comes after it in the sequence and in no other group. No order leads back to a smaller rank, or back from beyond.
-    """
+    So what they deliver of a group is the beginning of its sequence, and ranks grow along it; what others deliver beyond it comes
+    after it in the sequence and in no other group. No order leads back to a smaller rank, or back from beyond."""
     if not prover.evidence.is_ranked:
         return False
     in_several = prover.evidence.in_several.items()

@@ -76,13 +76,12 @@ def _first_owed(report: Report, history: History, message: Message, judged: Sequ
 
 
 def causal(report: Report) -> None:
-    """If ``m -> m'`` and q delivers both, m comes first; if q delivers m' and never m: not if it owes m up to then and
-    ``m -> m'`` through m's group alone, and not if it owes m until ``end``.
+    """If ``m -> m'`` and q delivers both, m comes first; if q delivers m' and never m: not if it owes m up to then and ``m ->
+    m'`` through m's group alone, and not if it owes m until ``end``.
 
-    "Through m's group alone": every message of the chain, m' too, is one of that group. The last clause alone speaks of
-    ``end``; the others are checked in every run. A process with a timing fault owes nothing here: it delivers in order what
-    it delivers, and leaves out what came too late for that order.
-    """
+    "Through m's group alone": every message of the chain, m' too, is one of that group. The last clause alone speaks of ``end``;
+    the others are checked in every run. A process with a timing fault owes nothing here: it delivers in order what it delivers,
+    and leaves out what came too late for that order."""
     everything = report.owing.causality()
     for history in report.run.all:
         _in_causal_order(report, history, everything)
@@ -160,8 +159,7 @@ def _first_follower(followers: Sequence[Event], causality: Causality, place: int
 
 
 def identical(report: Report) -> None:
-    """Any two processes that do not crash deliver the messages they have in common in one relative order, group by
-    group."""
+    """Any two processes that do not crash deliver the messages they have in common in one relative order, group by group."""
     alive = [history for history in report.run.all if not history.crashed]
     for group in report.run.groups:
         compare_orders(report, alive, group)
@@ -196,8 +194,7 @@ def acyclic(report: Report) -> None:
     """The union of all processes' delivery orders has no cycle.
 
     A cycle needs messages that several processes deliver; they are the cases. For each knot (a strongly connected set of
-    messages) one shortest cycle is shown.
-    """
+    messages) one shortest cycle is shown."""
     shared = [m for m in _messages(report) if len(report.run.deliveries_of(m)) > 1]
     report.cases += len(shared)
     kept = set(shared)

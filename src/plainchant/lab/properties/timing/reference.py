@@ -15,13 +15,12 @@ from .progress import matched
 
 
 def deadline(report: Report) -> None:
-    """At every destination whose history does not end before the deadline, and if the sender did not crash, the
-    message is delivered by then.
+    """At every destination whose history does not end before the deadline, and if the sender did not crash, the message is
+    delivered by then.
 
-    Destinations are the processes that deliver the message, and those that owe it when the deadline comes. A
-    ``deliver`` row with a deadline is judged on its own clock. Otherwise the deadline of the ``send`` row is carried
-    over to the other process by the global clock, or, where there is none, taken as it is, as if clocks were
-    synchronised."""
+    Destinations are the processes that deliver the message, and those that owe it when the deadline comes. A ``deliver`` row with
+    a deadline is judged on its own clock. Otherwise the deadline of the ``send`` row is carried over to the other process by the
+    global clock, or, where there is none, taken as it is, as if clocks were synchronised."""
     for message in sorted(report.run.sends):
         sender = report.run.histories[message[1]]
         if sender.crashed:

@@ -10,12 +10,11 @@ from ..report import Report, said_view, say
 
 
 def view_order(report: Report) -> None:
-    """VC1: after each view that two processes both install, their views are equal one by one until one lacks the
-    other or a history ends; two correct ones end equal; no process installs a view twice or a view without itself.
+    """VC1: after each view that two processes both install, their views are equal one by one until one lacks the other or a
+    history ends; two correct ones end equal; no process installs a view twice or a view without itself.
 
-    Equal next views are common views again, so it is enough to look one step beyond each common view. "Two correct
-    ones end equal" speaks of ``end``: there one installed a further view, with the other in it, that the other never
-    installs."""
+    Equal next views are common views again, so it is enough to look one step beyond each common view. "Two correct ones end
+    equal" speaks of ``end``: there one installed a further view, with the other in it, that the other never installs."""
     for history in report.run.all:
         for installations in history.views.values():
             _own_views(report, history, installations)
@@ -130,8 +129,7 @@ def _report_difference(
 def view_exclusion(report: Report) -> None:
     """VC2: a process that crashed, was cut or left is gone from the view of every process correct in g before ``end``.
 
-    One that left and is a member again need not be gone.
-    """
+    One that left and is a member again need not be gone."""
     for group in sorted(report.run.viewed):
         gone = [h for h in report.run.all if h.crashed or (group in h.left and not h.is_member_last(group))]
         for q in report.run.correct_in(group):
@@ -150,9 +148,8 @@ def view_exclusion(report: Report) -> None:
 def convergence(report: Report) -> None:
     """In a drained, healed run all correct members of a group end in the same view.
 
-    That the run was drained and healed belongs to the property: elsewhere there is nothing to check, even if asked. A member
-    that joined and has no view is not in the same one.
-    """
+    That the run was drained and healed belongs to the property: elsewhere there is nothing to check, even if asked. A member that
+    joined and has no view is not in the same one."""
     if not (report.run.drained and report.run.healed):
         return
     for group in sorted(report.run.viewed):
