@@ -1,7 +1,5 @@
 """Injected failures and what was detected of them: one row of counts for each run, from the trace alone.
 
-Theory of operation
--------------------
 An *injection* is a ``fault`` row of kind ``crash`` or ``omit`` (a packet that a process dropped as it came in). What must have
 followed:
 
@@ -41,8 +39,7 @@ COLUMNS: Final = ("run", "process", "index", "time", "true_time", "kind", "group
 
 _FOR_EVER: Final = 2**63 - 1
 
-KINDS: Final = ("fault", "crash", "view", "leave", "retransmit")
-"""Kinds of rows that are read here."""
+KINDS: Final = ("fault", "crash", "view", "leave", "retransmit")  # kinds of rows that are read here
 
 
 def needed(table: pa.Table) -> pa.Table:

@@ -1,7 +1,5 @@
 """What a run cost and how long things took: one row of figures for each (run, group), from the trace alone.
 
-Theory of operation
--------------------
 :func:`measure` is the definition in NumPy, for tables of whole runs that fit into a task: sweeps call it for every run, commands
 for traces of moderate size, ``frames`` for the runs of a trace of any size. Counts and times are integers, a percentile
 interpolates between the two nearest values in integer arithmetic, and a ratio is one division of doubles.

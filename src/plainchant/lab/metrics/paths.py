@@ -28,8 +28,7 @@ from .schema import METRICS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HERE_UP_TO: Final = 500_000
-"""Rows of a trace that are measured without Spark."""
+HERE_UP_TO: Final = 500_000  # rows of a trace that are measured without Spark
 
 
 def _of_paths(

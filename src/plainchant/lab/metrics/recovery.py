@@ -1,7 +1,5 @@
 """What a failure did to the survivors: when it was noticed, how deep deliveries fell, when they were back.
 
-Theory of operation
--------------------
 One :class:`Recovery` for each failure (a ``crash`` that the protocol did not decide itself, or a ``pause``) and each group in
 which a survivor had the failed process in its view. *Survivors* are those of them that neither crash nor leave later in the run.
 Throughput is what they deliver of each other's messages: what the dead did not send any more is not counted as a dip.
@@ -44,32 +42,22 @@ COLUMNS: Final = (
 )  # fmt: skip
 """The columns of a trace that are read here."""
 
-WINDOWS: Final = tuple(length * MS for length in (10, 20, 50, 100, 200, 500, 1_000))
-"""A rate is over one of these, ns."""
+WINDOWS: Final = tuple(length * MS for length in (10, 20, 50, 100, 200, 500, 1_000))  # a rate is over one of these, ns
 
-BACK: Final = 0.9
-"""Deliveries are back at this share of the rate before."""
+BACK: Final = 0.9  # deliveries are back at this share of the rate before
 
-BEFORE: Final = 2 * SECOND
-"""Longest time before a failure that is compared with, ns."""
+BEFORE: Final = 2 * SECOND  # longest time before a failure that is compared with, ns
 
-AFTER: Final = 300 * SECOND
-"""Longest window analysed after a failure, ns."""
+AFTER: Final = 300 * SECOND  # longest window analysed after a failure, ns
 
-_STEPS: Final = 20
-"""Moments in a window at which the rate is computed."""
-_WINDOWS_BEFORE: Final = 4
-"""Fewest windows in the time before a failure."""
-_MESSAGES: Final = 10
-"""Fewest messages in a window."""
-_LATE: Final = 2
-"""A message is late if it takes this many times as long as 99 % of those before."""
+_STEPS: Final = 20  # moments in a window at which the rate is computed
+_WINDOWS_BEFORE: Final = 4  # fewest windows in the time before a failure
+_MESSAGES: Final = 10  # fewest messages in a window
+_LATE: Final = 2  # a message is late if it takes this many times as long as 99 % of those before
 
-KINDS_BUT_DELIVERIES: Final = ("view", "join", "leave", "crash", "fault", "suspect")
-"""Kinds of rows that are few."""
+KINDS_BUT_DELIVERIES: Final = ("view", "join", "leave", "crash", "fault", "suspect")  # kinds of rows that are few
 
-KINDS: Final = (*KINDS_BUT_DELIVERIES, "accept", "send", "deliver")
-"""Kinds of rows that are read here."""
+KINDS: Final = (*KINDS_BUT_DELIVERIES, "accept", "send", "deliver")  # kinds of rows that are read here
 
 TOO_LITTLE: Final = "too little was delivered before it to compare with"
 LOAD_ENDED: Final = "the load ended first"

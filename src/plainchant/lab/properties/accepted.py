@@ -26,8 +26,7 @@ from .owing import Owing
 from .report import Violation, say
 
 NAME: Final = "accepted"
-MOST: Final = 20
-"""Violations that are described; all are counted."""
+MOST: Final = 20  # violations that are described; all are counted
 
 
 @dataclasses.dataclass(slots=True)

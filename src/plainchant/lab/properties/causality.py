@@ -18,8 +18,7 @@ from typing import TypeAlias
 from ...core.model import GroupId
 from .facts import Event, History, Message, Run
 
-Clock: TypeAlias = list[int]
-"""Per process, by place: how many of its sends are known."""
+Clock: TypeAlias = list[int]  # per process, by place: how many of its sends are known
 
 
 class Causality:

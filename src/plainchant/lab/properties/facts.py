@@ -1,7 +1,5 @@
 """What a trace says, in a shape that properties can be read off: runs, histories, messages, views.
 
-Theory of operation
--------------------
 The columns are read once into Python lists. One walk over each process's history, in the order of ``index``, keeps the views in
 force and the memberships, and turns every row that a property needs into an :class:`Event` that carries them. Nothing is judged
 here. Views are interned per run, so that "the same view" (group, number, set of members) is ``is``.
@@ -28,10 +26,8 @@ import pyarrow as pa
 
 from ...core.model import GroupId, ProcessId
 
-Message: TypeAlias = tuple[GroupId, ProcessId, int]
-"""(group, sender, seq): names a message within a run."""
-Place: TypeAlias = tuple[ProcessId, int]
-"""(process, index): names an event within a run."""
+Message: TypeAlias = tuple[GroupId, ProcessId, int]  # (group, sender, seq): names a message within a run
+Place: TypeAlias = tuple[ProcessId, int]  # (process, index): names an event within a run
 Moment: TypeAlias = tuple[int | None, int]
 """When a row was written: by the global clock, where there is one, and by the clock of its process."""
 

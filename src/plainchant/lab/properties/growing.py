@@ -1,7 +1,5 @@
 """Properties of a trace that is still growing: what can be said before the end, as soon as it can be said.
 
-Theory of operation
--------------------
 :class:`Growing` takes the facts of one run, in any order and any portions. The facts of a history count in the order of their
 index; a fact that comes early waits. Each property has a check (``growing`` of each family) with a method for each kind of
 event. A check says *violated* only if the reference check says so of every way in which the run can continue. What depends on

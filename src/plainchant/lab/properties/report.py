@@ -17,8 +17,7 @@ from ...trace.schema import Malformed
 from .facts import Event, Message, Place, Run, View
 from .owing import Owing
 
-MAX_SHOWN: Final = 20
-"""Violations of one property that are described for each run; all are counted."""
+MAX_SHOWN: Final = 20  # violations of one property that are described for each run; all are counted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

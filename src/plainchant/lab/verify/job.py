@@ -1,7 +1,5 @@
 """Verification of traces of any size on Spark.
 
-Theory of operation
--------------------
 One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``properties.certificates``), settle the
 runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. If there are such, one
 shuffle brings the certificates of a run together (about two bytes per event), and a second function over each partition settles
@@ -64,12 +62,10 @@ _MOMENTS: Final = ", ".join(
     f"`{field.name}` {'string' if pa.types.is_string(field.type) else 'bigint'}" for field in deadlines.BLOCKS
 )
 
-MAX_PROBLEMS: Final = 100
-"""Malformed rows that are reported."""
+MAX_PROBLEMS: Final = 100  # malformed rows that are reported
 MAX_WARNINGS: Final = 100
 
-_UNIT_ROWS: Final = 500_000
-"""Rows that come through Spark's reader are put together to units of this size."""
+_UNIT_ROWS: Final = 500_000  # rows that come through Spark's reader are put together to units of this size
 _LEAST_UNIT: Final = 100_000
 _SORT_FROM: Final = 200_000
 """A run out of order that is larger than this is worth sorting everything; a smaller one is sorted where it is read again."""

@@ -28,8 +28,7 @@ from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ..properties.certificates.columns import STRINGS
 from ..properties.facts import COLUMNS
 
-CHUNK_ROWS: Final = 1_000_000
-"""A chunk is closed when it has this many rows."""
+CHUNK_ROWS: Final = 1_000_000  # a chunk is closed when it has this many rows
 LEAST_ROWS: Final = 200_000
 """Chunks are not made smaller than this for the sake of parallelism: starting a task costs more than such a piece."""
 
@@ -224,9 +223,6 @@ def addresses(path: str, files: Sequence[str]) -> list[str]:
 
 _GLOB: Final = re.compile(r"[][{}*?\\]")
 _ESCAPED: Final = r"\\\g<0>"  # in a file's name these characters are themselves
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:

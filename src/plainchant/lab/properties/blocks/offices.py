@@ -10,8 +10,7 @@ from ..facts import Note, Run
 from ..report import Report
 from .replicas import last_rows
 
-Office: TypeAlias = tuple[GroupId, str]
-"""Group and name of a block."""
+Office: TypeAlias = tuple[GroupId, str]  # group and name of a block
 _ENDINGS = frozenset({"release", "lost"})
 
 

@@ -15,8 +15,7 @@ from ..report import Report
 from .replicas import Key, Pasts, replicas_of
 
 ABOUT: Final = "work-queue"
-Attempt: TypeAlias = tuple[str, int]
-"""A job and the number of an attempt at it."""
+Attempt: TypeAlias = tuple[str, int]  # a job and the number of an attempt at it
 
 
 @dataclasses.dataclass
@@ -93,8 +92,6 @@ class _Walk:
                 before = self.given[gift.place].copied()
                 for field in dataclasses.fields(copy):
                     setattr(copy, field.name, getattr(before, field.name))
-
-    # --- one copy ---
 
     def _put(self, copy: _Copy, note: Note) -> None:
         self.report.cases += 1

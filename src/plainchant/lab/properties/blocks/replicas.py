@@ -13,8 +13,7 @@ from ....core.model import GroupId, ProcessId
 from ..facts import History, Note, Place, Run
 from ..report import Report, say
 
-Key: TypeAlias = tuple[ProcessId, GroupId, str]
-"""Process, group and name of a block."""
+Key: TypeAlias = tuple[ProcessId, GroupId, str]  # process, group and name of a block
 
 STEPS = frozenset({"begin", "take", "apply", "view", "merge"})
 """Events after which the rows of every block tell the digest of its state."""

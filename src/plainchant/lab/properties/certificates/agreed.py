@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from .columns import Ints, Mask, starts_of
 
-BLOCK: Final = 256
-"""Messages of a sender that are hashed together."""
+BLOCK: Final = 256  # messages of a sender that are hashed together
 _NEVER: Final = -(2**62)
 
 

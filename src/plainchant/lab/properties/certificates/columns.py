@@ -18,8 +18,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Codes: TypeAlias = NDArray[np.int32]
 Mask: TypeAlias = NDArray[np.bool_]
 
-STRINGS: Final = ("run", "process", "kind", "group", "sender", "detail")
-"""Columns that are read dictionary-encoded."""
+STRINGS: Final = ("run", "process", "kind", "group", "sender", "detail")  # columns that are read dictionary-encoded
 
 
 class Coded:

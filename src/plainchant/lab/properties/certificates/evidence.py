@@ -24,10 +24,8 @@ from .ranges import Range, Ranges
 from .records import Dated, Delivered, Own, Ranked, RankKey, Sent, Slice
 
 Codes: TypeAlias = NDArray[Any]
-Place: TypeAlias = tuple[str, str]
-"""(process, group)."""
-Messages: TypeAlias = tuple[str, str, int, int]
-"""(group, sender, first number, last number)."""
+Place: TypeAlias = tuple[str, str]  # (process, group)
+Messages: TypeAlias = tuple[str, str, int, int]  # (group, sender, first number, last number)
 
 
 class Doubtful(Exception):

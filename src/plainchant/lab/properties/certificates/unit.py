@@ -1,7 +1,5 @@
 """Stage 1 of verification: one pass over a unit of rows yields certificates that are small and lose nothing that counts.
 
-Theory of operation
--------------------
 A *unit* is a row group, or whatever rows are available; it may hold many whole runs or a piece of one. Messages of a sender are
 numbered without gaps, so the *set* of messages that a process delivers of one sender is a few *intervals* of numbers, in an
 ordinary run one for each view. Once the intervals are known, the *order* of deliveries follows from the sequence of senders

@@ -16,8 +16,7 @@ import numpy as np
 from .columns import Ints, Rows, starts_of
 from .records import Calls, Handed, Steps, Waits
 
-QUANTA: Final = 4096
-"""Quanta in the time that a run's rows of a unit cover."""
+QUANTA: Final = 4096  # quanta in the time that a run's rows of a unit cover
 
 _GOLDEN: Final = np.int64(-0x61C8864680B583EB)
 _NO_DIGEST: Final = np.int64(0x2545F4914F6CDD1D)

@@ -16,8 +16,7 @@ from .columns import Ints, Mask, small_type, stable_order, starts_of
 from .evidence import Evidence
 from .records import Moves, Slice, Tape
 
-Small: TypeAlias = NDArray[Any]
-"""Small unsigned integers."""
+Small: TypeAlias = NDArray[Any]  # small unsigned integers
 
 
 class Strand(NamedTuple):

@@ -14,8 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ....trace.properties import PROPERTIES
 from ..facts import Message, Place
 
-DESCRIBED: Final = 10
-"""Violations of a property with the same conditions that are described; the others are counted."""
+DESCRIBED: Final = 10  # violations of a property with the same conditions that are described; the others are counted
 
 
 class Condition(NamedTuple):

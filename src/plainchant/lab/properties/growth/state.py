@@ -10,8 +10,7 @@ from ....trace.fact import Fact
 from ..facts import Message, View
 from .book import Book
 
-ViewId: TypeAlias = int
-"""A view (group, number, set of members) by the order in which it was first seen."""
+ViewId: TypeAlias = int  # a view (group, number, set of members) by the order in which it was first seen
 
 
 class Intervals:

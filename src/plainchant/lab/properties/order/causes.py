@@ -1,8 +1,6 @@
 """What the certificates prove about causes: ``causal``, where processes are in several groups or the order is only causal, and
 ``prompt``.
 
-Theory of operation
--------------------
 Two ways, and each counts the cases that the reference verifier would have examined.
 
 **By one order** (:func:`by_one_order`), where the delivery orders of all processes together are known to have no cycle
@@ -37,8 +35,7 @@ from ..certificates.woven import Woven
 from ..facts import History, Run, View
 from ..owing import Owing
 
-_AT_ONCE = 1 << 20
-"""Clock entries that are examined together."""
+_AT_ONCE = 1 << 20  # clock entries that are examined together
 
 
 def by_one_order(evidence: Evidence, woven: Woven) -> int:

@@ -19,16 +19,11 @@ from ..growth.book import Condition
 from ..growth.state import Delivery, History, Letter, RunState
 from ..report import say
 
-ROUNDS: Final = 2
-"""Ends of rounds after which everything that a process can have known is read."""
-MOST_HOLES: Final = 10_000
-"""Holes that wait to be judged."""
-MOST_FOUND: Final = 8
-"""Later deliveries at which a hole is judged in one round."""
-SIGHT: Final = 10
-"""Rounds without a further message after which a hole that was not owed is forgotten."""
-GAP: Final = 5_000
-"""Numbers of a gap that are examined from each end: a process that has just joined lacks everything before."""
+ROUNDS: Final = 2  # ends of rounds after which everything that a process can have known is read
+MOST_HOLES: Final = 10_000  # holes that wait to be judged
+MOST_FOUND: Final = 8  # later deliveries at which a hole is judged in one round
+SIGHT: Final = 10  # rounds without a further message after which a hole that was not owed is forgotten
+GAP: Final = 5_000  # numbers of a gap that are examined from each end: a process that has just joined lacks everything before
 MOST_PAIRS: Final = 100_000
 
 

@@ -19,11 +19,9 @@ import pyarrow.compute as pc
 from ..certificates.columns import Coded, Ints, Mask, integers
 from ..facts import Moment
 
-COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_time")
-"""What is read of the rows."""
+COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_time")  # what is read of the rows
 
-BLOCK: Final = 4_096
-"""Messages of a sender that Spark keeps together."""
+BLOCK: Final = 4_096  # messages of a sender that Spark keeps together
 
 
 class Lacking(NamedTuple):

@@ -21,11 +21,9 @@ from typing import Any, Final, TypeAlias
 from ....core.model import ProcessId
 from ..facts import History, Run, is_timing_fault
 
-Stretch: TypeAlias = tuple[int, int]
-"""From one time to another, ns."""
+Stretch: TypeAlias = tuple[int, int]  # from one time to another, ns
 
-NETWORK: Final = frozenset({"partition", "cut", "clog", "loss", "lan"})
-"""Kinds of fault of the network; ``heal`` ends them."""
+NETWORK: Final = frozenset({"partition", "cut", "clog", "loss", "lan"})  # kinds of fault of the network; ``heal`` ends them
 OWN: Final = frozenset({"pause", "slow", "sluggish", "busy", "omit", "step", "disk"})
 """Kinds of fault that make a process slow or deaf itself."""
 FOREVER: Final = 2**62

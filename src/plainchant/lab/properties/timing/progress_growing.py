@@ -25,13 +25,10 @@ from ..report import say
 from .disturbances import FOREVER, Disturbances, Seen, Stretch, sets_clock
 from .progress import common
 
-MAX_ACCEPTED: Final = 20_000
-"""Messages of a process in a group whose times are remembered; the oldest are forgotten first."""
-MAX_SUSPECTED: Final = 20_000
-"""Long waits that are not judged yet."""
+MAX_ACCEPTED: Final = 20_000  # messages of a process in a group whose times are remembered; the oldest are forgotten first
+MAX_SUSPECTED: Final = 20_000  # long waits that are not judged yet
 
-_Stream: TypeAlias = tuple[str, str]
-"""(process, group)."""
+_Stream: TypeAlias = tuple[str, str]  # (process, group)
 
 
 @dataclasses.dataclass(slots=True)

@@ -10,13 +10,10 @@ from ..facts import Message, detail_of
 from ..growth.state import Delivery, History, Installed, Intervals, Letter, RunState, ViewId
 from ..report import say
 
-MOST_STEPS: Final = 20_000
-"""Steps from a view to the next, and signatures, that are remembered."""
-MOST_STRANGERS: Final = 100
-"""Deliveries that are remembered of a sender that no known view names."""
+MOST_STEPS: Final = 20_000  # steps from a view to the next, and signatures, that are remembered
+MOST_STRANGERS: Final = 100  # deliveries that are remembered of a sender that no known view names
 
-Segment: TypeAlias = dict[str, Intervals]
-"""What a process delivered between two views: numbers by sender."""
+Segment: TypeAlias = dict[str, Intervals]  # what a process delivered between two views: numbers by sender
 _Kept: TypeAlias = tuple[str, Installed, Segment]
 
 
