@@ -91,13 +91,8 @@ def _accepted(columns: Columns, history: History) -> dict[str, list[tuple[int | 
 def _survives(columns: Columns, history: History, group: str) -> bool:
     if not history.end or history.crashed or group in history.left:
         return False
-    return not history.timing_fault or not _clock_was_set(columns, history)
-
-
-def _clock_was_set(columns: Columns, history: History) -> bool:
-    kinds = columns["kind"]
-    details = (columns.detail(row) for row in history.rows.values() if kinds[row] == "fault")
-    return any(detail.get("timing") is True and detail.get("fault") in ("step", "clock") for detail in details)
+    faults = (columns.detail(history.rows[index]) for index in history.faults)
+    return not any(detail.get("timing") is True and detail.get("fault") in ("step", "clock") for detail in faults)
 
 
 def _was_sent(
@@ -117,15 +112,9 @@ def _was_sent(
     if surplus:
         text = f"{sender.name} sent {surplus.total():,} messages in {group} that nobody gave it, or sent them again"
         found._add(run, group, [sender.name], [], text)
-    elif not missing.total() and len(sent) == len(accepted) and not _overtakes(columns, sends):
+    elif not missing.total() and len(sent) == len(accepted) and all(columns.deadline[event.row] is None for event in sends):
         text = f"{sender.name} sent messages in {group} in another order than it accepted them in"
         found._add(run, group, [sender.name], [], text)
-
-
-def _overtakes(columns: Columns, sends: list[Event]) -> bool:
-    """Whether there are messages with deadlines, which do not wait for the others."""
-    deadlines = columns["deadline"]
-    return any(deadlines[event.row] is not None for event in sends)
 
 
 def _came_once(run: Run, found: AcceptedOnce, owing: Owing, send: Event, q: History) -> None:

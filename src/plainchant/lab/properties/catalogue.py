@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from .blocks import merged, offices, queue, replicas, requests
-from .blocks.proof import without_blocks
 from .certificates.prover import Prover
 from .delivery import growing as delivery_growing
 from .delivery import proof as delivery_proof
@@ -99,13 +98,13 @@ CATALOGUE: Final[Mapping[str, Property]] = {
         "answers to requests, and messages in groups without views, before later deliveries, or of processes with timing faults",
     ),
     "prompt": Property(order.prompt, order_proof.prompt),
-    "replica-agreement": Property(replicas.replica_agreement, without_blocks),
-    "dictionary-merge": Property(merged.dictionary_merge, without_blocks),
-    "counter-sum": Property(merged.counter_sum, without_blocks),
-    "lock-exclusion": Property(offices.lock_exclusion, without_blocks),
-    "one-leader": Property(offices.one_leader, without_blocks),
-    "jobs-once": Property(queue.jobs_once, without_blocks),
-    "answers": Property(requests.answers, without_blocks),
+    "replica-agreement": Property(replicas.replica_agreement, replicas.without_blocks),
+    "dictionary-merge": Property(merged.dictionary_merge, replicas.without_blocks),
+    "counter-sum": Property(merged.counter_sum, replicas.without_blocks),
+    "lock-exclusion": Property(offices.lock_exclusion, replicas.without_blocks),
+    "one-leader": Property(offices.one_leader, replicas.without_blocks),
+    "jobs-once": Property(queue.jobs_once, replicas.without_blocks),
+    "answers": Property(requests.answers, replicas.without_blocks),
 }
 
 

@@ -43,10 +43,8 @@ class Columns:
     """The columns of a trace as Python lists; a missing column is full of nulls."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._lists: dict[str, list[Any]] = {}
-        for name in COLUMNS:
-            there = name in table.column_names
-            self._lists[name] = _listed(table.column(name)) if there else [None] * table.num_rows
+        nothing: list[Any] = [None] * table.num_rows
+        self._lists = {name: _listed(table.column(name)) if name in table.column_names else nothing for name in COLUMNS}
         self.true_time: list[int | None] = self._lists["true_time"]
         self.time: list[int] = self._lists["time"]
         self.rank: list[int | None] = self._lists["rank"]
@@ -252,18 +250,19 @@ class Run:
         self._views: dict[tuple[GroupId, int, frozenset[ProcessId]], View] = {}
         self._ends: list[dict[str, Any]] = []
         self._deliveries: dict[Message, list[Event]] | None = None
-        for place, (process, own) in enumerate(sorted(_by_process(columns, rows).items())):
-            self.histories[process] = self._walk(History(process, place, own))
+        by_process: dict[ProcessId, dict[int, int]] = {}
+        for row in rows:
+            by_process.setdefault(columns["process"][row], {})[columns["index"][row]] = row
+        for place, (process, own) in enumerate(sorted(by_process.items())):
+            self.histories[process] = self._walk(History(process, place, dict(sorted(own.items()))))
         self.viewed: frozenset[GroupId] = frozenset(group for h in self.all for group in h.views)
         self.joined: frozenset[GroupId] = frozenset(group for h in self.all for group in h.joined)
         self.groups: list[GroupId] = sorted(
             {m[0] for m in self.sends} | {m[0] for h in self.all for m in h.first} | self.viewed | self.joined
         )
-        named: dict[GroupId, set[ProcessId]] = {group: set() for group in self.groups}
+        self.named: dict[GroupId, set[ProcessId]] = {group: set() for group in self.groups}  # by views of the group
         for view in self._views.values():
-            named[view.group] |= view.members
-        self.named: dict[GroupId, frozenset[ProcessId]] = {group: frozenset(names) for group, names in named.items()}
-        """Processes that some view of the group names."""
+            self.named[view.group] |= view.members
 
     @cached_property
     def numbers(self) -> dict[tuple[GroupId, ProcessId], list[int]]:
@@ -369,9 +368,14 @@ class Run:
                 _begin_stay(history, groups[row], index, row)
             elif kind == "leave":
                 in_force.pop(groups[row], None)
-                _end_stay(history, groups[row], index, row)
+                history.left.setdefault(groups[row], index)
+                stays = history.stays.get(groups[row])
+                if stays and stays[-1].end is None:
+                    stays[-1].end, stays[-1].end_row = index, row
                 history.breaks.setdefault(groups[row], []).append(index)
-                taking_part = _is_still_member(history)
+                # It goes on as a member of another group, or of one that it neither joined, nor has a view of, nor left.
+                undeclared = {message[0] for message in history.first} - history.stays.keys() - history.left.keys()
+                taking_part = bool(undeclared) or any(mine[-1].end is None for mine in history.stays.values())
             elif kind == "reject" and seqs[row] is None and groups[row] is not None:
                 history.denied.add(groups[row])
             elif kind in ("reject", "block", "sent") and seqs[row] is not None and groups[row] is not None:
@@ -455,31 +459,10 @@ def between(one: Moment, other: Moment) -> int:
     return other[0] - one[0]
 
 
-def _by_process(columns: Columns, rows: Sequence[int]) -> dict[ProcessId, dict[int, int]]:
-    processes, indices = columns["process"], columns["index"]
-    found: dict[ProcessId, dict[int, int]] = {}
-    for row in rows:
-        found.setdefault(processes[row], {})[indices[row]] = row
-    return {process: dict(sorted(own.items())) for process, own in found.items()}
-
-
 def _begin_stay(history: History, group: GroupId, index: int, row: int) -> None:
     stays = history.stays.setdefault(group, [])
     if not stays or stays[-1].end is not None:
         stays.append(Stay(index, row))
-
-
-def _end_stay(history: History, group: GroupId, index: int, row: int) -> None:
-    history.left.setdefault(group, index)
-    stays = history.stays.get(group)
-    if stays and stays[-1].end is None:
-        stays[-1].end, stays[-1].end_row = index, row
-
-
-def _is_still_member(history: History) -> bool:
-    """Whether some membership is open, or it delivered in a group that it neither joined, nor has a view of, nor left."""
-    undeclared = {message[0] for message in history.first} - history.stays.keys() - history.left.keys()
-    return bool(undeclared) or any(stays[-1].end is None for stays in history.stays.values())
 
 
 def is_timing_fault(detail: dict[str, Any]) -> bool:

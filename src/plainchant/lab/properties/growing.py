@@ -89,18 +89,15 @@ class Growing(RunState):
             if history is None:
                 history = self.histories[fact.process] = History(fact.process)
             if fact.index > history.expected:
-                self._wait(history, fact)
+                if self.early < self.limits.early and fact.index not in history.early:
+                    history.early[fact.index] = fact
+                    self.early += 1
                 continue
             following: Fact | None = fact
             while following is not None and following.index == history.expected and not history.final:
                 self._apply(history, following)
                 following = history.early.pop(history.expected, None)
                 self.early -= following is not None
-
-    def _wait(self, history: History, fact: Fact) -> None:
-        if self.early < self.limits.early and fact.index not in history.early:
-            history.early[fact.index] = fact
-            self.early += 1
 
     def tick(self) -> None:
         """A round of reading is over."""
@@ -146,8 +143,9 @@ class Growing(RunState):
             self._about_message(history, fact)
         elif kind == "start":
             self._start(detail_of(fact.detail))
-        elif kind == "note":
-            self._note(detail_of(fact.detail))
+        elif kind == "note" and isinstance(about := detail_of(fact.detail).get("note"), str):
+            # A row of a building block: its properties are checked, too, at the end.
+            self.blocks.update(name for name, of in BLOCK_PROPERTIES.items() if of in (None, about))
         elif kind == "fault":
             history.untimely = history.untimely or is_timing_fault(detail_of(fact.detail))
         elif kind in ("crash", "end"):
@@ -164,12 +162,6 @@ class Growing(RunState):
         if isinstance(detail.get("bounds"), dict):
             self.bounds.update(detail["bounds"])
             self._bounded.stated(self)
-
-    def _note(self, detail: dict[str, Any]) -> None:
-        """A row of a building block: its properties are checked, too, at the end."""
-        about = detail.get("note")
-        if isinstance(about, str):
-            self.blocks.update(name for name, of in BLOCK_PROPERTIES.items() if of in (None, about))
 
     def _send(self, history: History, fact: Fact) -> None:
         group, first = fact.group, fact.seq
@@ -306,7 +298,8 @@ class Growing(RunState):
         for message, letter in self.letters.items():
             if len(gone) >= excess:
                 break
-            if letter.sent is not None and self._all_passed(message):
+            members = (each for each in self.histories.values() if each.member.get(message[0]) and not each.final)
+            if letter.sent is not None and all(member.has_passed(message) for member in members):
                 gone.append(message)
         too_many = len(self.letters) - len(gone) - self.limits.most
         if too_many > 0:
@@ -319,25 +312,15 @@ class Growing(RunState):
             key = message[:2]
             self._forgotten[key] = max(self._forgotten.get(key, 0), message[2])
 
-    def _all_passed(self, message: Message) -> bool:
-        members = [history for history in self.histories.values() if history.member.get(message[0]) and not history.final]
-        return all(history.has_passed(message) for history in members)
-
     # --- verdict out --------------------------------------------------------------------------------------------------
 
     def _holds(self, condition: Condition) -> bool:
         history = self.histories.get(condition.process)
         if history is None:
             return False
-        if condition.kind == "crash":
-            return history.crashed
-        if condition.kind == "timing":
-            return history.untimely
-        if condition.kind == "clock":
-            return condition.process in self._progress.clockless
-        if condition.kind == "untaken":
-            return (condition.process, condition.group) in self._progress.unordered
-        return condition.group in history.leaves
+        progress = {"clock": condition.process in self._progress.clockless, "untaken": condition[1:] in self._progress.unordered}
+        came_true = {"crash": history.crashed, "timing": history.untimely, "leave": condition.group in history.leaves, **progress}
+        return came_true[condition.kind]
 
     def findings(self) -> list[Finding]:
         """Violations that stand, those of promised properties only if anything is promised, the earliest first."""

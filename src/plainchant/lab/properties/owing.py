@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from ...core.model import GroupId, ProcessId
 from .causality import Causality
-from .facts import Event, History, Message, Run, Stay, View
+from .facts import Event, History, Message, Run, View
 
 
 def parted(p: History, q: History, view: View) -> bool:
@@ -55,10 +55,8 @@ class Owing:
         if send is not None and send.view is not None:
             return self._stayed_together(q, send, at)
         sender = message[1]
-        for delivery in self.run.deliveries_of(message):
-            if self._stayed_together(q, delivery, at) and not self._dropped(q, sender, delivery.view, at):
-                return True
-        return False
+        deliveries = self.run.deliveries_of(message)
+        return any(self._stayed_together(q, each, at) and not self._dropped(q, sender, each.view, at) for each in deliveries)
 
     def starts(self, q: History, message: Message) -> list[int]:
         """The indices after which q can come to owe the message; none if it never does.
@@ -104,13 +102,10 @@ class Owing:
             return True
         other = self.run.histories[event.process]
         dropped = other.first_view_without(view.group, q.name, event.index)
-        return dropped is None or (at is not None and dropped > self._last_known(q, at, other))
-
-    def _last_known(self, q: History, at: int, other: History) -> int:
-        """Index of the last send of another process that q's event can know of; -1 if of none."""
-        causality = self.causality()
-        count = causality.known(q, at)[other.place]
-        return causality.sends[other.place][count - 1].index if count else -1
+        if dropped is None or at is None:
+            return dropped is None
+        known = self.causality().known(q, at)[other.place]  # its sends that q's event can know of
+        return dropped > (self.causality().sends[other.place][known - 1].index if known else -1)
 
     def _dropped(self, q: History, sender: str, view: View | None, at: int | None) -> bool:
         """Whether q, since that view named the sender, has installed one that does not."""
@@ -121,21 +116,15 @@ class Owing:
 
     def _owes_as_member(self, q: History, message: Message, at: int | None) -> bool:
         if message[0] not in self.run.joined:
-            return self.run.is_ever_member(q, message[0]) and not (
-                message[0] in q.left and (at is None or q.left[message[0]] <= at)
-            )
-        stays = q.stays.get(message[0], ())
-        return any(
-            (at is None or stay.begin <= at)
-            and not q.left_since(message[0], stay.begin, at)
-            and self._was_taken_during(message, stay)
-            for stay in stays
-        )
-
-    def _was_taken_during(self, message: Message, stay: Stay) -> bool:
-        begins = self._compare(message, stay.begin_row)
-        ends = None if stay.end_row is None else self._compare(message, stay.end_row)
-        return begins is not None and begins >= 0 and (ends is None or ends < 0)
+            has_left = message[0] in q.left and (at is None or q.left[message[0]] <= at)
+            return self.run.is_ever_member(q, message[0]) and not has_left
+        for stay in q.stays.get(message[0], ()):
+            if (at is None or stay.begin <= at) and not q.left_since(message[0], stay.begin, at):
+                begins = self._compare(message, stay.begin_row)
+                ends = None if stay.end_row is None else self._compare(message, stay.end_row)
+                if begins is not None and begins >= 0 and (ends is None or ends < 0):
+                    return True
+        return False
 
     def _compare(self, message: Message, row: int) -> int | None:
         """The message's place against a ``join`` or ``leave``: negative before, else after; None if nothing tells."""

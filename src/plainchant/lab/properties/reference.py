@@ -70,16 +70,9 @@ def names_for(run: Run, properties: Sequence[str] | None) -> list[str]:
     promised = properties if properties is not None else run.promises
     if promised is None:
         return list(PROPERTIES)
-    blocks_too = properties is None
-    return [name for name in PROPERTIES if name in promised or (blocks_too and _is_about_blocks_of(run, name))]
-
-
-def _is_about_blocks_of(run: Run, name: str) -> bool:
-    """Whether a property is about building blocks that the run has rows of."""
-    if name not in BLOCK_PROPERTIES:
-        return False
-    about = BLOCK_PROPERTIES[name]
-    return bool(run.noted) if about is None else about in run.noted
+    kinds = {*run.noted, *([None] if run.noted else [])} if properties is None else set()
+    concerned = {name for name, about in BLOCK_PROPERTIES.items() if about in kinds}
+    return [name for name in PROPERTIES if name in promised or name in concerned]
 
 
 def reports_without_case(run: Run, properties: Sequence[str] | None) -> bool:

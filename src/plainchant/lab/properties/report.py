@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from operator import add
 from typing import Any, Final, Literal
 
 from ...core.model import GroupId, ProcessId
@@ -37,15 +38,9 @@ class Violation:
 
     def to_json(self) -> dict[str, Any]:
         """Messages become [group, sender, seq], events [process, index]."""
-        return {
-            "run": self.run,
-            "property": self.property,
-            "group": self.group,
-            "processes": list(self.processes),
-            "messages": [list(message) for message in self.messages],
-            "events": [list(event) for event in self.events],
-            "sentence": self.sentence,
-        }
+        messages, events = ([list(each) for each in several] for several in (self.messages, self.events))
+        places = {"processes": list(self.processes), "messages": messages, "events": events}
+        return {"run": self.run, "property": self.property, "group": self.group, **places, "sentence": self.sentence}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,9 +59,7 @@ class Outcome:
         return "holds" if self.cases else "nothing to check"
 
     def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(
-            self.runs + other.runs, self.events + other.events, self.cases + other.cases, self.violations + other.violations
-        )
+        return Outcome(*map(add, dataclasses.astuple(self), dataclasses.astuple(other)))
 
     def to_json(self) -> dict[str, int]:
         return dataclasses.asdict(self)
@@ -136,13 +129,12 @@ class Report:
 
     def shown(self, most: int | None = MAX_SHOWN) -> list[tuple[tuple[Any, ...], Violation]]:
         """The violations to describe, with the key that puts small and early ones first; None: all of them."""
-        keyed = [(self._key(violation), violation) for violation in self._found.values()]
+        keyed: list[tuple[tuple[Any, ...], Violation]] = []
+        for found in self._found.values():
+            seen_at = max((self.run.when(place) for place in found.events), default=0)
+            key = (len(found.messages) + len(found.events), seen_at, found.events, found.messages, found.sentence)
+            keyed.append((key, found))
         return sorted(keyed, key=lambda pair: pair[0])[:most]
-
-    def _key(self, violation: Violation) -> tuple[Any, ...]:
-        size = len(violation.messages) + len(violation.events)
-        seen_at = max((self.run.when(place) for place in violation.events), default=0)
-        return size, seen_at, violation.events, violation.messages, violation.sentence
 
 
 @dataclasses.dataclass(slots=True)

@@ -23,10 +23,11 @@ def deadline(prover: Prover) -> int:
     they were sent in, had ended, left or dropped the sender by then. Parting and installing are the same for all messages of
     one interval."""
     evidence, run = prover.evidence, prover.run
-    if not evidence.dated and not evidence.dating:
+    every = [dated for part in evidence.slices for dated in part.dated]
+    if not every and not evidence.dating:
         return 0
     prover.require_sets()
-    cases = sum(_dated(prover, dated) for dated in evidence.dated)
+    cases = sum(_dated(prover, dated) for dated in every)
     senders = [(process, group) for process, group in evidence.dating if not run.histories[process].crashed]
     if senders:
         lacking = tuple(lacks for place in senders for lacks in _lacking(prover, *place))
