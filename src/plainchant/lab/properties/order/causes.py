@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from ..certificates.columns import Ints
 from ..certificates.evidence import Doubtful, Evidence, Place
-from ..certificates.ranges import Range
+from ..certificates.ranges import Range, missing
 from ..certificates.records import Sent
 from ..certificates.woven import Woven
 from ..facts import History, Run, View
@@ -79,29 +79,15 @@ def _lacking(evidence: Evidence, history: History) -> Iterator[_Lacking]:
     run, sets = evidence.facts, evidence.sets
     if sets is None:
         raise Doubtful
-    for group, senders in _senders(evidence).items():
-        if not _can_owe(run, history, group):
+    owed = {group for group in run.groups if _can_owe(run, history, group)}
+    for sender, group in sorted(evidence.sent, key=lambda place: place[1]):
+        ranges = sets.get((history.name, group), {}).get(sender, ())
+        if group not in owed or ranges == ((1, evidence.sent_up_to(sender, group)),):
             continue
-        mine = sets.get((history.name, group), {})
-        for sender in senders:
-            ranges = mine.get(sender, ())
-            if ranges == ((1, evidence.sent_up_to(sender, group)),):
-                continue
-            for span in evidence.sent[sender, group]:
-                view = evidence.view_at(sender, span.first)
-                if view is None or view in history.installed:
-                    low = span.low
-                    for first, last in (*ranges, (span.high + 1, span.high + 1)):
-                        if low < first and low <= span.high:
-                            yield _Lacking(span, view, low, min(first - 1, span.high))
-                        low = max(low, last + 1)
-
-
-def _senders(evidence: Evidence) -> Mapping[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for sender, group in evidence.sent:
-        found.setdefault(group, []).append(sender)
-    return found
+        for span in evidence.sent[sender, group]:
+            view = evidence.view_at(sender, span.first)
+            if view is None or view in history.installed:
+                yield from (_Lacking(span, view, *hole) for hole in missing(ranges, span.low, span.high))
 
 
 def _can_owe(run: Run, history: History, group: str) -> bool:

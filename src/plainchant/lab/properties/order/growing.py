@@ -12,7 +12,7 @@ either it never delivers that one, or it does so later, and then out of order.
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
+from typing import Final, TypeAlias
 
 from ..facts import Message
 from ..growth.book import Condition
@@ -25,6 +25,9 @@ MOST_FOUND: Final = 8  # later deliveries at which a hole is judged in one round
 SIGHT: Final = 10  # rounds without a further message after which a hole that was not owed is forgotten
 GAP: Final = 5_000  # numbers of a gap that are examined from each end: a process that has just joined lacks everything before
 MOST_PAIRS: Final = 100_000
+
+
+_Delivered: TypeAlias = tuple[str, Delivery]  # a process, and how it delivered a message
 
 
 @dataclasses.dataclass(slots=True)
@@ -47,9 +50,7 @@ class Orders:
                 for group in (letter.message[0], None):
                     self._common(run, group, (history.name, delivery), (other, theirs), letter.message)
 
-    def _common(
-        self, run: RunState, group: str | None, one: tuple[str, Delivery], other: tuple[str, Delivery], message: Message
-    ) -> None:
+    def _common(self, run: RunState, group: str | None, one: _Delivered, other: _Delivered, message: Message) -> None:
         """Both have delivered the message, the first of the two last."""
         if one[0] > other[0]:
             one, other = other, one
@@ -70,13 +71,7 @@ class Orders:
         reach.first, reach.second = max(reach.first, mine), max(reach.second, theirs)
 
     def _differ(
-        self,
-        run: RunState,
-        group: str | None,
-        one: tuple[str, Delivery],
-        other: tuple[str, Delivery],
-        message: Message,
-        reach: _Reach,
+        self, run: RunState, group: str | None, one: _Delivered, other: _Delivered, message: Message, reach: _Reach
     ) -> None:
         ahead = one if one[1].index < reach.first[0] else other
         behind = other if ahead is one else one
@@ -135,14 +130,12 @@ class Fifo:
             low, high = highest + 1, seq - 1
             ends = [(low, high)] if high - low < 2 * GAP else [(low, low + GAP), (high - GAP, high)]
             for first, final in ends:
-                self._add(run, _Hole(history.name, group, sender, first, final, run.round, [(seq, index, time)]))
-
-    def _add(self, run: RunState, hole: _Hole) -> None:
-        if self._count >= MOST_HOLES:
-            run.late += 1
-            return
-        self._count += 1
-        self._holes.setdefault((hole.process, hole.group, hole.sender), []).append(hole)
+                if self._count >= MOST_HOLES:
+                    run.late += 1
+                    continue
+                self._count += 1
+                hole = _Hole(history.name, group, sender, first, final, run.round, [(seq, index, time)])
+                self._holes.setdefault((history.name, group, sender), []).append(hole)
 
     def tick(self, run: RunState, *, over: bool = False) -> None:
         """Judges holes that have waited long enough; one that is not owed by then may become owed until it is out of sight."""

@@ -28,13 +28,10 @@ class OneSequence:
         self._chain: dict[View | None, int] = {None: 0}
         if group in self._run.viewed:
             self._chain = self._views()
-        self._tapes: dict[str, list[tuple[View | None, Codes]]] = {}
         self._lengths: dict[str, dict[View | None, int]] = {}
         self._latest: dict[tuple[str, int], int | None] = {}
-        for history in self._run.all:
-            tapes = self._evidence.tapes.get((history.name, group))
-            if tapes is not None:
-                self._tapes[history.name] = tapes
+        places = [(history.name, group) for history in self._run.all]
+        self._tapes = {place[0]: evidence.tapes[place] for place in places if place in evidence.tapes}
         self._compare()
 
     def _views(self) -> dict[View | None, int]:
@@ -59,10 +56,9 @@ class OneSequence:
             for view, codes in tapes:
                 delivered = codes[codes != 0] if (codes == 0).any() else codes
                 if len(delivered):
-                    if view not in self._chain:
+                    # In no known view, or its deliveries in this view are interrupted by none or another.
+                    if view not in self._chain or view in self._lengths.setdefault(process, {}):
                         raise Doubtful
-                    if view in self._lengths.setdefault(process, {}):
-                        raise Doubtful  # its deliveries in this view are interrupted by none or another
                     self._lengths[process][view] = len(delivered)
                     in_view.setdefault(view, []).append((process, delivered))
         reached: dict[str, int] = {}

@@ -57,9 +57,8 @@ def _holes(prover: Prover, history: History, group: str, sender: str, intervals:
             if view is None:
                 raise Doubtful
             if view in history.installed:
-                if history.installed[view] > interval.first or not prover.owing.have_parted(
-                    history, sender, view, span.first, interval.first
-                ):
+                came_later = history.installed[view] > interval.first
+                if came_later or not prover.owing.have_parted(history, sender, view, span.first, interval.first):
                     raise Doubtful
                 cases += common
         delivered = interval.high
@@ -119,19 +118,15 @@ def acyclic(prover: Prover) -> int:
     """Each group has one sequence, and no process delivers in two groups, or there is one order across them; or all messages
     can be put into one order. The cases are the messages that two processes deliver."""
     try:
-        return _shared_in_one_order(prover)
+        delivering = [process for process, _ in prover.evidence.delivered]
+        if len(set(delivering)) < len(delivering):
+            _require_one_order(prover)
+        # As many as the second longest stretch of each view has.
+        return sum(_sequence(prover, group).shared for group in prover.run.groups)
     except Doubtful:
         if not _sequences(prover).is_acyclic:
             raise
         return _sequences(prover).shared
-
-
-def _shared_in_one_order(prover: Prover) -> int:
-    """As many as the second longest stretch of each view has."""
-    delivering = [process for process, _ in prover.evidence.delivered]
-    if len(set(delivering)) < len(delivering):
-        _require_one_order(prover)
-    return sum(_sequence(prover, group).shared for group in prover.run.groups)
 
 
 def _require_one_order(prover: Prover) -> None:
@@ -167,12 +162,12 @@ def causal(prover: Prover) -> int:
     """In one of three ways, each with conditions of its own."""
     if not prover.is_sound:
         raise Doubtful
-    for way in (_causal_in_one_sequence, _causal_by_one_order, _causal_by_clocks):
+    for way in (_causal_in_one_sequence, _causal_by_one_order):
         try:
             return way(prover)
         except Doubtful:
             continue
-    raise Doubtful
+    return _clocks(prover).in_causal_order(prover.owing, until_end=prover.until_end)
 
 
 def _causal_in_one_sequence(prover: Prover) -> int:
@@ -196,10 +191,6 @@ def _causal_by_one_order(prover: Prover) -> int:
     stretches = _in_stretches(prover)
     acyclic(prover)
     return stretches + by_one_order(prover.evidence, _woven(prover))
-
-
-def _causal_by_clocks(prover: Prover) -> int:
-    return _clocks(prover).in_causal_order(prover.owing, until_end=prover.until_end)
 
 
 def prompt(prover: Prover) -> int:

@@ -21,16 +21,12 @@ def fifo(report: Report) -> None:
             by_sender.setdefault((group, sender), []).append(delivery)
         for deliveries in by_sender.values():
             report.cases += len(deliveries) - 1
-            _increasing(report, deliveries)
+            for earlier, later in pairwise(deliveries):
+                if earlier.message[2] > later.message[2]:
+                    told = f"{later.process} delivers {say(later.message)} only after {say(earlier.message)}"
+                    report.violation(told, events=[earlier, later], messages=[later.message, earlier.message])
             if not history.timing_fault:
                 _without_holes(report, history, deliveries)
-
-
-def _increasing(report: Report, deliveries: Sequence[Event]) -> None:
-    for earlier, later in pairwise(deliveries):
-        if earlier.message[2] > later.message[2]:
-            told = f"{later.process} delivers {say(later.message)} only after {say(earlier.message)}"
-            report.violation(told, events=[earlier, later], messages=[later.message, earlier.message])
 
 
 def _without_holes(report: Report, history: History, deliveries: Sequence[Event]) -> None:
@@ -195,7 +191,8 @@ def acyclic(report: Report) -> None:
 
     A cycle needs messages that several processes deliver; they are the cases. For each knot (a strongly connected set of
     messages) one shortest cycle is shown."""
-    shared = [m for m in _messages(report) if len(report.run.deliveries_of(m)) > 1]
+    messages = dict.fromkeys(message for history in report.run.all for message in history.first)
+    shared = [message for message in messages if len(report.run.deliveries_of(message)) > 1]
     report.cases += len(shared)
     kept = set(shared)
     after: dict[Message, dict[Message, History]] = {message: {} for message in shared}
@@ -205,10 +202,6 @@ def acyclic(report: Report) -> None:
             after[first].setdefault(second, history)
     for knot in _knots(after):
         _show_cycle(report, knot, after)
-
-
-def _messages(report: Report) -> list[Message]:
-    return list(dict.fromkeys(message for history in report.run.all for message in history.first))
 
 
 def _knots(after: dict[Message, dict[Message, History]]) -> list[list[Message]]:
@@ -302,29 +295,25 @@ def prompt(report: Report) -> None:
         for block in history.blocks:
             if block.message in causality.clocks:
                 report.cases += 1
-                _settle(report, history, causality, settled, block.index)
+                for place, sends in enumerate(causality.sends):
+                    # Past the sends that it has delivered, or neither delivers nor can owe: later blocks need not examine them.
+                    while settled[place] < len(sends):
+                        message = sends[settled[place]].message
+                        mine = history.first.get(message)
+                        if mine.index > block.index if mine is not None else report.owing.starts(history, message):
+                            break
+                        settled[place] += 1
                 _waited_for_something(report, history, causality, settled, block)
 
 
-def _settle(report: Report, history: History, causality: Causality, settled: list[int], index: int) -> None:
-    """Moves past the sends that the process has delivered by then, or that it neither delivers nor can owe; later blocks need not
-    examine them again."""
-    for place, sends in enumerate(causality.sends):
-        while settled[place] < len(sends):
-            message = sends[settled[place]].message
-            mine = history.first.get(message)
-            if mine.index > index if mine is not None else report.owing.starts(history, message):
-                break
-            settled[place] += 1
-
-
 def _waited_for_something(report: Report, history: History, causality: Causality, settled: Sequence[int], block: Event) -> None:
-    missing = [
-        send.message
-        for place, count in enumerate(causality.clocks[block.message])
-        for send in causality.sends[place][settled[place] : count]
-        if send.message != block.message and _is_missing(report, history, send.message, block.index)
-    ]
+    missing: list[Message] = []
+    for place, count in enumerate(causality.clocks[block.message]):
+        for message in (send.message for send in causality.sends[place][settled[place] : count]):
+            mine = history.first.get(message)
+            is_missing = mine.index > block.index if mine is not None else report.owing.owes(history, message, block.index)
+            if is_missing and message != block.message:
+                missing.append(message)
     delivery = history.first.get(block.message)
     if not missing:
         told = f"{history.name} lets {say(block.message)} wait although nothing that happened before it is missing"
@@ -338,10 +327,3 @@ def _waited_for_something(report: Report, history: History, causality: Causality
     if freed is not None and ended is not None and freed < ended:
         told = f"{history.name} lets {say(block.message)} wait on after {say(last.message)}, the last that it waited for"
         report.violation(told, events=[block, last, delivery], messages=[block.message, last.message])
-
-
-def _is_missing(report: Report, history: History, message: Message, index: int) -> bool:
-    mine = history.first.get(message)
-    if mine is not None:
-        return mine.index > index
-    return report.owing.owes(history, message, index)

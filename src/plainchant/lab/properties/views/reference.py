@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations, pairwise
+from typing import TypeAlias
 
 from ....core.model import GroupId
 from ..facts import Event, History, Installed, Message, Place, View
 from ..report import Report, said_view, say
+
+_Segment: TypeAlias = tuple[History, Installed, Installed, dict[Message, Event]]  # what a process delivers between two views
 
 
 def view_order(report: Report) -> None:
@@ -79,7 +82,7 @@ def view_atomicity(report: Report) -> None:
     """VC3: two processes that install the same two consecutive views deliver the same set of that group's messages
     between them. Crashed processes are included: they did install both."""
     for group in report.run.groups:
-        between: dict[tuple[View, View], list[tuple[History, Installed, Installed, dict[Message, Event]]]] = {}
+        between: dict[tuple[View, View], list[_Segment]] = {}
         for history in report.run.all:
             delivered = _by_view(history, group)
             for one, other in pairwise(history.views.get(group, [])):
@@ -108,11 +111,7 @@ def _by_view(history: History, group: GroupId) -> dict[int, dict[Message, Event]
     return found
 
 
-def _report_difference(
-    report: Report,
-    one: tuple[History, Installed, Installed, dict[Message, Event]],
-    other: tuple[History, Installed, Installed, dict[Message, Event]],
-) -> None:
+def _report_difference(report: Report, one: _Segment, other: _Segment) -> None:
     for (has, first, second, mine), (lacks, begin, end, theirs) in ((one, other), (other, one)):
         for message, delivery in mine.items():
             if message in theirs:
@@ -153,7 +152,12 @@ def convergence(report: Report) -> None:
     if not (report.run.drained and report.run.healed):
         return
     for group in sorted(report.run.viewed):
-        last = [_last_view(q, group) for q in report.run.correct_in(group) if group in q.views or group in q.stays]
+        last: list[tuple[str, View | None, int]] = []  # of a member without a view, the index of its ``join``
+        for member in report.run.correct_in(group):
+            if group in member.views:
+                last.append((member.name, member.views[group][-1].view, member.views[group][-1].index))
+            elif group in member.stays:
+                last.append((member.name, None, member.stays[group][-1].begin))
         for (p, one, at), (q, other, there) in pairwise(last):
             report.cases += 1
             if one is not other:
@@ -161,35 +165,23 @@ def convergence(report: Report) -> None:
                 report.violation(told, events=[(p, at), (q, there)], group=group)
 
 
-def _last_view(member: History, group: GroupId) -> tuple[str, View | None, int]:
-    """A member, the view of the group in which it ends, and the index of that view's row, or, without one, of its ``join``."""
-    installations = member.views.get(group)
-    if installations:
-        return member.name, installations[-1].view, installations[-1].index
-    return member.name, None, member.stays[group][-1].begin
-
-
 def sender_in_view(report: Report) -> None:
     """The sender of a delivered message is a member of the view it is delivered in, unless it is no member at all: no
     view of the group ever names it and it never joins."""
+    joining = report.run.histories
     for history in report.run.all:
         for (group, sender, _), delivery in history.first.items():
             if delivery.view is None:
                 continue
             if sender in delivery.view.members:
                 report.cases += 1
-            elif _is_member_at_all(report, group, sender):
+            elif sender in report.run.named[group] or (sender in joining and group in joining[sender].joined):
                 report.cases += 1
                 report.violation(
                     f"{history.name} delivers {say(delivery.message)} in {delivery.view}, in which {sender} is not",
                     events=[(history.name, history.installed[delivery.view]), delivery],
                     messages=[delivery.message],
                 )
-
-
-def _is_member_at_all(report: Report, group: GroupId, name: str) -> bool:
-    history = report.run.histories.get(name)
-    return name in report.run.named[group] or (history is not None and group in history.joined)
 
 
 def same_view(report: Report) -> None:
