@@ -79,11 +79,10 @@ class Judge:
         self._disturbances = disturbances_of(report.run)
         self.placed = [history for history in self._run.all if not is_out_of_time(report.run, history)]
         self._delivered: dict[tuple[ProcessId, GroupId, ProcessId], list[Event]] = {}
+        self._sends: dict[tuple[ProcessId, GroupId], list[Event]] = {}
         for history in self.placed:
             for (group, sender, _), event in history.first.items():
                 self._delivered.setdefault((history.name, group, sender), []).append(event)
-        self._sends: dict[tuple[ProcessId, GroupId], list[Event]] = {}
-        for history in self.placed:
             for send in history.sends:
                 self._sends.setdefault((history.name, send.message[0]), []).append(send)
 
@@ -185,15 +184,7 @@ class Judge:
         return FOREVER
 
     def _wait(
-        self,
-        p: History,
-        q: History,
-        group: GroupId,
-        span: Stretch,
-        bound: int,
-        message: Message | None,
-        accepted: Place,
-        seen: Place,
+        self, p: History, q: History, group: GroupId, span: Stretch, bound: int, message: Message | None, *seen: Place
     ) -> None:
         """Judges how long q waits for a message of p (None: one that was never taken)."""
         waited = self.waited(p, q, group, span, bound)
@@ -203,13 +194,9 @@ class Judge:
         what = say(message) if message is not None else f"a message that {p.name} accepted in {group} and never sent"
         does = "delivers" if is_delivered else "does not deliver"
         told = f"{q.name} {does} {what}{' late' if is_delivered else ''}: it waits {waited} ns while nothing disturbs the run"
-        self._report.violation(
-            f"{told}; the bound is {bound} ns",
-            events=list(dict.fromkeys([accepted, seen])),
-            group=group,
-            processes=[p.name, q.name],
-            messages=[message] if message is not None else [],
-        )
+        events, messages = list(dict.fromkeys(seen)), [message] if message is not None else []
+        told = f"{told}; the bound is {bound} ns"
+        self._report.violation(told, events=events, group=group, processes=[p.name, q.name], messages=messages)
 
     def waited(self, p: History, q: History, group: GroupId, span: Stretch, bound: int) -> int:
         """The longest time between two moments in which p and q are together and nothing disturbs or excuses them, if it is
@@ -233,9 +220,9 @@ class Judge:
         """When the last view that a process has installed names another process, which may be no member and only send."""
         last = self.at(history.last_row)
         first = self.at(next(iter(history.rows.values())))
-        if history.name != other and not self._is_member(self._run.histories[other], group):
+        if history.name != other and not self._run.is_ever_member(self._run.histories[other], group):
             return [*self._stays(history, group)]
-        if not self._is_member(history, group):
+        if not self._run.is_ever_member(history, group):
             return [(first, last)]
         if group not in self._run.viewed:
             return [*self._stays(history, group)]
@@ -253,9 +240,6 @@ class Judge:
             else:
                 found.append((begin, end))
         return found
-
-    def _is_member(self, history: History, group: GroupId) -> bool:
-        return self._run.is_ever_member(history, group)
 
     def _stays(self, history: History, group: GroupId) -> Iterator[Stretch]:
         last = self.at(history.last_row)
@@ -297,25 +281,18 @@ class Judge:
             return None
         if what != "form":
             return own
-        members = self._run.columns.detail(history.rows[index]).get("members")
-        asked = [own]
-        for name in members if isinstance(members, list) else []:
-            if name != history.name:
-                other = self._run.histories.get(name)
-                theirs = self._formed(other, group) if other is not None else None
-                if theirs is None:
-                    return None
-                asked.append(theirs)
-        return max(asked)
-
-    def _formed(self, history: History, group: GroupId) -> int | None:
-        """When a process first asked to form a group."""
         columns = self._run.columns
-        for index in history.requests:
-            row = history.rows[index]
-            if columns["group"][row] == group and columns.detail(row).get("request") == "form":
-                return self.at(row)
-        return None
+        members = columns.detail(history.rows[index]).get("members")
+        asked = [own]
+        for other in {*members} - {history.name} if isinstance(members, list) else ():
+            known = self._run.histories.get(other)
+            rows = [known.rows[index] for index in known.requests] if known is not None else []
+            forming = (row for row in rows if columns["group"][row] == group and columns.detail(row).get("request") == "form")
+            first = next(forming, None)
+            if first is None:
+                return None
+            asked.append(self.at(first))
+        return max(asked)
 
     def _answer(self, what: object, history: History, index: int, group: GroupId) -> int | None:
         """Index of the row that answers a request."""
@@ -332,10 +309,8 @@ class Judge:
     def _peopled(self, group: GroupId, asking: History) -> list[Stretch]:
         """When a process other than the one that asks is a member of a group."""
         found: list[Stretch] = []
-        stays = [
-            stay for other in self.placed if other is not asking and group in other.stays for stay in self._stays(other, group)
-        ]
-        for begin, end in sorted(stays):
+        others = [other for other in self.placed if other is not asking and group in other.stays]
+        for begin, end in sorted(stay for other in others for stay in self._stays(other, group)):
             if found and begin <= found[-1][1]:
                 found[-1] = (found[-1][0], max(found[-1][1], end))
             else:

@@ -14,7 +14,7 @@ from ..certificates.ranges import missing
 from ..certificates.records import Dated
 from ..facts import History, Moment
 from .deadlines import Lacking, Untimed
-from .reference import bounds_of, detections
+from .reference import bounds_stated, detections
 
 
 def deadline(prover: Prover) -> int:
@@ -80,7 +80,7 @@ def _moment(prover: Prover, row: int) -> Moment:
 def bounded(prover: Prover) -> int:
     """The longest of all durations is within the bound. The certificates keep all rows about crashes and views, so detection
     is decided as in the reference check. A bound from acceptance to delivery is left to the reference check."""
-    evidence, bounds = prover.evidence, bounds_of(prover.run)
+    evidence, bounds = prover.evidence, bounds_stated(prover.run.bounds)
     if bounds.accepted is not None:  # certificates keep when messages were accepted, but not each delivery
         raise Doubtful
     cases = 0

@@ -36,11 +36,11 @@ def deadline(report: Report) -> None:
 def _in_time(report: Report, q: History, delivery: Event) -> None:
     columns = report.run.columns
     own = columns.deadline[delivery.row]
-    due = own if own is not None else _due_at(report, delivery.message, delivery.row)
-    if due is None:
+    carried = _due_at(report, delivery.message, delivery.row) if own is None else (own, columns.time)
+    if carried is None:
         return
     report.cases += 1
-    clock = columns.time if own is not None else _clock(report, delivery.message, delivery.row)
+    due, clock = carried
     at = clock[delivery.row]
     if at is not None and at > due:
         told = f"{q.name} delivers {say(delivery.message)} {at - due} ns after its deadline"
@@ -48,12 +48,11 @@ def _in_time(report: Report, q: History, delivery: Event) -> None:
 
 
 def _may_still_come(report: Report, q: History, message: Message) -> None:
-    last = q.last_row
-    due = _due_at(report, message, last)
-    if due is None:
+    carried = _due_at(report, message, q.last_row)
+    if carried is None:
         return
-    clock = _clock(report, message, last)
-    ends = clock[last]
+    due, clock = carried
+    ends = clock[q.last_row]
     if ends is None or ends < due:
         return
     by_then = [index for index, row in q.rows.items() if (at := clock[row]) is not None and at <= due]
@@ -63,17 +62,8 @@ def _may_still_come(report: Report, q: History, message: Message) -> None:
         report.violation(told, events=[report.run.sends[message], (q.name, q.last_index)], messages=[message])
 
 
-def _clock(report: Report, message: Message, row: int) -> list[int] | list[int | None]:
-    """The clock on which a row of another process is compared with the ``send``'s deadline."""
-    columns = report.run.columns
-    send = report.run.sends[message]
-    if columns.true_time[send.row] is None or columns.true_time[row] is None:
-        return columns.time
-    return columns.true_time
-
-
-def _due_at(report: Report, message: Message, row: int) -> int | None:
-    """The deadline in the ``send`` row, on the clock that :func:`_clock` chooses."""
+def _due_at(report: Report, message: Message, row: int) -> tuple[int, list[int] | list[int | None]] | None:
+    """The deadline in the ``send`` row, and the clock on which a row of another process is compared with it."""
     columns = report.run.columns
     send = report.run.sends[message]
     due = columns.deadline[send.row]
@@ -81,8 +71,8 @@ def _due_at(report: Report, message: Message, row: int) -> int | None:
         return None
     start = columns.true_time[send.row]
     if start is None or columns.true_time[row] is None:
-        return due
-    return start + due - columns.time[send.row]
+        return due, columns.time
+    return start + due - columns.time[send.row], columns.true_time
 
 
 NAMED: Final = frozenset(
@@ -103,22 +93,11 @@ class Bounds:
     accepted: int | None  # from the application's call to each delivery
 
 
-def bounds_of(run: Run) -> Bounds:
-    """The bounds that a run states and that can be examined."""
-    return bounds_stated(run.bounds)
-
-
 def bounds_stated(bounds: Mapping[str, int]) -> Bounds:
-    """The same, from what ``start`` rows say."""
+    """The bounds that can be examined, of those that the ``start`` rows of a run state."""
     single = next(iter(bounds.values())) if len(bounds) == 1 and not bounds.keys() & NAMED else None
-    return Bounds(
-        bounds.get("send", single),
-        bounds.get("deliver", bounds.get("delivery", single)),
-        bounds.get("rotation"),
-        bounds.get("detection"),
-        bounds.get("size"),
-        bounds.get("accepted"),
-    )
+    deliver = bounds.get("deliver", bounds.get("delivery", single))
+    return Bounds(bounds.get("send", single), deliver, *map(bounds.get, ("rotation", "detection", "size", "accepted")))
 
 
 def bounded(report: Report) -> None:
@@ -137,7 +116,7 @@ def bounded(report: Report) -> None:
     A *rotation* is from a ``token`` row of a process in a group to the next, unless it installs a view of that group, or
     leaves it, between them; by the global clock, or by its own where one of the two rows lacks that. *Detection* is
     :func:`detections`."""
-    bounds = bounds_of(report.run)
+    bounds = bounds_stated(report.run.bounds)
     untimely = report.run.untimely
     for history in report.run.all:
         if bounds.send is not None and history.name not in untimely:
@@ -205,9 +184,8 @@ def _rotations(report: Report, history: History, bound: int) -> None:
         for one, other in pairwise(turns):
             if history.is_broken(group, one, other):
                 continue
-            rows = (history.rows[one], history.rows[other])
-            began, ended = ((columns.true_time[row], columns.time[row]) for row in rows)
-            took = between(began, ended)
+            moments = ((columns.true_time[row], columns.time[row]) for row in (history.rows[one], history.rows[other]))
+            took = between(*moments)
             report.cases += 1
             if took > bound:
                 told = f"the token of {group} takes {took} ns to come back to {history.name}; the bound is {bound} ns"
@@ -256,18 +234,14 @@ def _detection(run: Run, crashed: History, since: int, group: GroupId, q: Histor
         if crashed.name in installed.view.members:
             begins = max(since, at) if begins is None else begins
         elif begins is not None and at > since:
-            return _detected(crashed, group, q, installed.index, at - begins, bound)
+            said = f"{q.name} has {crashed.name}, which crashed, in its view of {group} for {at - begins} ns"
+            events = (crashed.name, crashed.last_index), (q.name, installed.index)
+            return Detection(group, events, at - begins > bound, f"{said}; the bound is {bound} ns")
         else:
             begins = None
     ends = run.columns.true_time[q.last_row]
     if begins is None or ends is None or ends - begins <= bound:
         return None
     said = f"{q.name} has {crashed.name}, which crashed, in its view of {group} for {ends - begins} ns and to its end"
-    return Detection(
-        group, ((crashed.name, crashed.last_index), (q.name, q.last_index)), True, f"{said}; the bound is {bound} ns"
-    )
-
-
-def _detected(crashed: History, group: GroupId, q: History, index: int, took: int, bound: int) -> Detection:
-    said = f"{q.name} has {crashed.name}, which crashed, in its view of {group} for {took} ns; the bound is {bound} ns"
-    return Detection(group, ((crashed.name, crashed.last_index), (q.name, index)), took > bound, said)
+    events = (crashed.name, crashed.last_index), (q.name, q.last_index)
+    return Detection(group, events, True, f"{said}; the bound is {bound} ns")

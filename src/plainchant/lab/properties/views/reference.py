@@ -19,27 +19,24 @@ def view_order(report: Report) -> None:
     Equal next views are common views again, so it is enough to look one step beyond each common view. "Two correct ones end
     equal" speaks of ``end``: there one installed a further view, with the other in it, that the other never installs."""
     for history in report.run.all:
-        for installations in history.views.values():
-            _own_views(report, history, installations)
+        for group, installations in history.views.items():
+            _own_views(report, history, group, installations)
     for p, q in combinations(report.run.all, 2):
         for group in sorted(p.views.keys() & q.views.keys()):
             _compare_next(report, p, q, group)
 
 
-def _own_views(report: Report, history: History, installations: list[Installed]) -> None:
+def _own_views(report: Report, history: History, group: GroupId, installations: list[Installed]) -> None:
     first: dict[View, Installed] = {}
     for installed in installations:
         report.cases += 1
         before = first.setdefault(installed.view, installed)
         if before is not installed:
-            report.violation(
-                f"{history.name} installs {installed.view} of {installed.view.group} twice",
-                events=[(history.name, before.index), (history.name, installed.index)],
-                group=installed.view.group,
-            )
+            told, events = f"{history.name} installs {installed.view} of {group} twice", [before.index, installed.index]
+            report.violation(told, events=[(history.name, index) for index in events], group=group)
         if history.name not in installed.view.members:
-            told = f"{history.name} installs {installed.view} of {installed.view.group}, in which it is not"
-            report.violation(told, events=[(history.name, installed.index)], group=installed.view.group)
+            told = f"{history.name} installs {installed.view} of {group}, in which it is not"
+            report.violation(told, events=[(history.name, installed.index)], group=group)
 
 
 def _compare_next(report: Report, p: History, q: History, group: GroupId) -> None:
@@ -49,10 +46,8 @@ def _compare_next(report: Report, p: History, q: History, group: GroupId) -> Non
         if view not in after_q:
             continue
         next_p, next_q = after_p[view], after_q[view]
-        parts = (next_p is not None and q.name not in next_p.view.members) or (
-            next_q is not None and p.name not in next_q.view.members
-        )
-        if parts or (next_p is None and next_q is None):
+        parts = [nxt is not None and lacks.name not in nxt.view.members for nxt, lacks in ((next_p, q), (next_q, p))]
+        if any(parts) or (next_p is None and next_q is None):
             continue
         common: list[Place] = [(p.name, p.installed[view]), (q.name, q.installed[view])]
         if next_p is not None and next_q is not None:
