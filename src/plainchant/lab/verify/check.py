@@ -44,8 +44,7 @@ class Found(Result):
 
     def settle_times(self, seen: Timed) -> None:
         """Says that ``deadline`` holds, or leaves it to the exact search."""
-        left = self.untimed
-        self.untimed = None
+        left, self.untimed = self.untimed, None
         if left is None:
             return
         if not seen.in_time:
@@ -111,18 +110,16 @@ def proved(
             if run not in without:
                 where.setdefault(run, []).append((unit, place))
     columns = {id(unit): Columns(unit.skeleton) for unit in units if unit.runs}
-    for run in sorted(where):
-        places = where[run]
-        if len(places) == 1:
-            unit, place = places[0]
-            only = unit.slice(place)
-            if only.suspect:  # facts are made of rows that can be understood
-                yield Found(run=run, suspect=True)
-            else:
-                facts = Run(run, columns[id(unit)], unit.skeleton_rows(place))
-                yield judge(facts, [only], properties, most)
-        else:
+    for run, places in sorted(where.items()):
+        if len(places) > 1:
             yield judge_alone(run, [unit.slice(place, alone=True) for unit, place in places], properties, most)
+            continue
+        unit, place = places[0]
+        only = unit.slice(place)
+        if only.suspect:  # facts are made of rows that can be understood
+            yield Found(run=run, suspect=True)
+        else:
+            yield judge(Run(run, columns[id(unit)], unit.skeleton_rows(place)), [only], properties, most)
 
 
 def judge_alone(run: str, slices: Sequence[Slice], properties: Sequence[str] | None, most: int | None = MAX_SHOWN) -> Found:

@@ -52,14 +52,8 @@ T = TypeVar("T")
 
 CERTIFICATE_SQL: Final = "key string, kind string, value binary"
 CERTIFICATE_SCHEMA: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())])
-
-DIGEST_SQL: Final = "run string, group string, sender string, seq bigint, digest bigint"
 DIGEST_SCHEMA: Final = pa.schema(
     [("run", pa.string()), ("group", pa.string()), ("sender", pa.string()), ("seq", pa.int64()), ("digest", pa.int64())]
-)
-
-_MOMENTS: Final = ", ".join(
-    f"`{field.name}` {'string' if pa.types.is_string(field.type) else 'bigint'}" for field in deadlines.BLOCKS
 )
 
 MAX_PROBLEMS: Final = 100  # malformed rows that are reported
@@ -130,7 +124,9 @@ def verify(
                 open_runs = _compare(spark, plan, open_runs, total)
         if any(found.untimed is not None for found in open_runs):
             with watched(spark, progress, "timing"):
-                open_runs = _time(_moments(spark, plan, open_runs), _partitions(spark, plan.rows), open_runs, total)
+                wanted = _untimed(open_runs)
+                moments = tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _sql(deadlines.BLOCKS))
+                open_runs = _time(moments, _partitions(spark, plan.rows), open_runs, total)
         if open_runs:
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
@@ -174,11 +170,11 @@ def _partitions(spark: SparkSession, rows: int) -> int:
 def _collect(frame: DataFrame, total: Sum) -> list[Found]:
     open_runs: list[Found] = []
     table = frame.toArrow()
-    for kind, value in zip(table.column("kind").to_pylist(), table.column("value").to_pylist(), strict=True):
-        if kind == "sum":
-            total.add(pickle.loads(value))
+    for row in table.to_pylist():
+        if row["kind"] == "sum":
+            total.add(pickle.loads(row["value"]))
         else:
-            open_runs.append(pickle.loads(value))
+            open_runs.append(pickle.loads(row["value"]))
     return sorted(open_runs, key=lambda found: found.run)
 
 
@@ -187,10 +183,9 @@ def _compare(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], tota
     from pyspark.sql import functions as F
 
     wanted = {found.run: found.unresolved for found in open_runs if found.unresolved}
-    digests = tasks(spark, plan.pieces_with_any(wanted), partial(_digests, wanted), DIGEST_SQL)
-    differing = (
-        digests.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds")).filter("kinds > 1")
-    )
+    digests = tasks(spark, plan.pieces_with_any(wanted), partial(_digests, wanted), _sql(DIGEST_SCHEMA))
+    kinds = digests.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds"))
+    differing = kinds.filter("kinds > 1")
     wrong = {row["run"] for row in differing.select("run").distinct().collect()}
     for found in open_runs:
         if found.run not in wrong:
@@ -219,12 +214,6 @@ def _time(moments: DataFrame, partitions: int, open_runs: list[Found], total: Su
 
 def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
     return {found.run: found.untimed for found in open_runs if found.untimed is not None}
-
-
-def _moments(spark: SparkSession, plan: parts.Plan, open_runs: Sequence[Found]) -> DataFrame:
-    """When messages with deadlines were sent and delivered."""
-    wanted = _untimed(open_runs)
-    return tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _MOMENTS)
 
 
 def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
@@ -275,12 +264,9 @@ def _frame(spark: SparkSession, files: Sequence[str], path: str, label: str) -> 
         raise TraceError(f"cannot read a trace at {path}: {reason}; check the address, and that Spark knows its kind") from error
     if problems:
         raise MalformedTrace([Malformed(path, None, None, None, problem) for problem in problems])
-    types = {"members": "array<string>"}
-    columns = [
-        F.col(f"`{name}`").cast(types.get(name, "string" if name in STRINGS else "bigint")).alias(name)
-        for name in COLUMNS
-        if name != "run"
-    ]
+    types = {"members": "array<string>", **dict.fromkeys(STRINGS, "string")}
+    others = [name for name in COLUMNS if name != "run"]
+    columns = [F.col(f"`{name}`").cast(types.get(name, "bigint")).alias(name) for name in others]
     return frame.select(F.concat(F.lit(label), F.col("run")).alias("run"), *columns, F.col("_metadata.file_path").alias("file"))
 
 
@@ -300,20 +286,18 @@ def _perform(
             yield from task(work[number])
 
 
+def _sql(schema: pa.Schema) -> str:
+    return ", ".join(f"`{field.name}` {'string' if pa.types.is_string(field.type) else 'bigint'}" for field in schema)
+
+
 def _rows(told: Iterable[tuple[str, str, object]]) -> Iterator[pa.RecordBatch]:
     for key, kind, value in told:
-        yield _row(key, kind, pickle.dumps(value, protocol=5))
-
-
-def _row(key: str, kind: str, value: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([key]), pa.array([kind]), pa.array([value], pa.binary())], schema=CERTIFICATE_SCHEMA
-    )
+        row = {"key": key, "kind": kind, "value": pickle.dumps(value, protocol=5)}
+        yield pa.RecordBatch.from_pylist([row], schema=CERTIFICATE_SCHEMA)
 
 
 def _certify_chunk(options: Options, work: tuple[int, parts.Chunk]) -> Iterator[pa.RecordBatch]:
-    number, chunk = work
-    yield from _rows(certify_chunk(chunk, number, options))
+    yield from _rows(certify_chunk(work[1], work[0], options))
 
 
 def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator[tuple[str, str, object]]:
@@ -367,11 +351,9 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     """Brings the slices of each run together; passes on what is settled already."""
     slices: dict[str, list[Slice]] = {}
     for batch in batches:
-        for key, kind, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if kind == "slice":
-                slices.setdefault(key, []).append(pickle.loads(value))
-            else:
-                yield _row(key, kind, value)
+        yield batch.filter(pc.not_equal(batch.column("kind"), "slice"))
+        for row in batch.filter(pc.equal(batch.column("kind"), "slice")).to_pylist():
+            slices.setdefault(row["key"], []).append(pickle.loads(row["value"]))
     total = Sum()
     for run in sorted(slices):
         found = judge_alone(run, slices.pop(run), options.properties, options.most)

@@ -250,18 +250,14 @@ def typed(table: pa.Table, file: str | None) -> pa.Table:
         wanted = _TYPES[name]
         if column.type != wanted:
             try:
-                column = column.cast(_PLAIN[name]) if name not in STRINGS else _encoded(column)
+                is_coded = pa.types.is_dictionary(column.type)
+                column = column.cast(wanted if is_coded else _PLAIN[name])
+                column = column.dictionary_encode() if name in STRINGS and not is_coded else column
             except pa.ArrowException as error:
                 problem = f"column {name!r} has values that are no {_PLAIN[name]}: {error}"
                 raise MalformedTrace([Malformed(file, None, None, None, problem)]) from error
         columns[name] = column
     return pa.table(columns)
-
-
-def _encoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_dictionary(column.type):
-        return column.cast(pa.dictionary(pa.int32(), pa.string()))
-    return column.cast(pa.string()).dictionary_encode()
 
 
 def renamed(table: pa.Table, label: str) -> pa.Table:

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..certificates.columns import Coded, Ints, Mask, integers
+from ...arrays import nullable
+from ..certificates.columns import Coded, Ints, Mask
 from ..facts import Moment
 
 COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_time")  # what is read of the rows
@@ -58,9 +59,9 @@ def timed(rows: pa.Table, untimed: Untimed) -> Timed:
     """Looks at rows of one run that hold, of each message that they have a ``send`` of, every delivery."""
     rows = about(rows, untimed)
     group, sender, kind = (Coded(rows.column(name)) for name in ("group", "sender", "kind"))
-    seq, time = integers(rows.column("seq"))[0], integers(rows.column("time"))[0]
-    true_time, has_true = _there(rows, "true_time")
-    due, has_due = _there(rows, "deadline")
+    seq, time = nullable(rows.column("seq"))[0], nullable(rows.column("time"))[0]
+    true_time, has_true = nullable(rows.column("true_time"))
+    due, has_due = nullable(rows.column("deadline"))
     is_send = kind.equals("send")
     cases, in_time = 0, True
     for name in untimed.senders:
@@ -93,11 +94,6 @@ def about(rows: pa.Table, untimed: Untimed) -> pa.Table:
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-
-
-def _there(rows: pa.Table, name: str) -> tuple[Ints, Mask]:
-    values, there = integers(rows.column(name))
-    return values, np.ones(len(values), np.bool_) if there is None else there
 
 
 class _Dues(NamedTuple):
@@ -135,16 +131,5 @@ def blocks(rows: pa.Table, run: str, untimed: Untimed) -> Iterator[pa.RecordBatc
         yield from told.append_column("block", block).append_column("run", names).cast(BLOCKS).to_batches()
 
 
-BLOCKS: Final = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("group", pa.string()),
-        ("sender", pa.string()),
-        ("seq", pa.int64()),
-        ("deadline", pa.int64()),
-        ("time", pa.int64()),
-        ("true_time", pa.int64()),
-        ("block", pa.int64()),
-        ("run", pa.string()),
-    ]
-)
+_NAMES: Final = frozenset({"kind", "group", "sender", "run"})
+BLOCKS: Final = pa.schema([(name, pa.string() if name in _NAMES else pa.int64()) for name in (*COLUMNS, "block", "run")])
