@@ -37,28 +37,17 @@ from ..show import decode
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
-COLUMNS: Final = (
-    "process", "index", "time", "true_time", "kind", "group", "sender", "seq", "members", "sent", "detail",
-)  # fmt: skip
-"""The columns of a trace that are read here."""
-
+COLUMNS: Final = ("process", "index", "time", "true_time", "kind", "group", "sender", "seq", "members", "sent", "detail")
 WINDOWS: Final = tuple(length * MS for length in (10, 20, 50, 100, 200, 500, 1_000))  # a rate is over one of these, ns
-
 BACK: Final = 0.9  # deliveries are back at this share of the rate before
-
 BEFORE: Final = 2 * SECOND  # longest time before a failure that is compared with, ns
-
 AFTER: Final = 300 * SECOND  # longest window analysed after a failure, ns
-
 _STEPS: Final = 20  # moments in a window at which the rate is computed
 _WINDOWS_BEFORE: Final = 4  # fewest windows in the time before a failure
 _MESSAGES: Final = 10  # fewest messages in a window
 _LATE: Final = 2  # a message is late if it takes this many times as long as 99 % of those before
-
 KINDS_BUT_DELIVERIES: Final = ("view", "join", "leave", "crash", "fault", "suspect")  # kinds of rows that are few
-
 KINDS: Final = (*KINDS_BUT_DELIVERIES, "accept", "send", "deliver")  # kinds of rows that are read here
-
 TOO_LITTLE: Final = "too little was delivered before it to compare with"
 LOAD_ENDED: Final = "the load ended first"
 NOT_SOON: Final = "not within five minutes"
@@ -104,9 +93,6 @@ def recoveries(tables: Iterable[pa.Table], *, deliveries_left_out: bool = False)
         run.add(table)
     found = [recovery for group in run.groups() for recovery in _Group(run, group, deliveries_left_out).recoveries()]
     return sorted(found, key=lambda recovery: (recovery.at, recovery.process, recovery.group))
-
-
-# --- a run ------------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -246,9 +232,6 @@ class _Baseline:
     late: int | None  # what takes longer is late
 
 
-# --- a group ----------------------------------------------------------------------------------------------------------
-
-
 class _Group:
     """The failures that concern one group of a run."""
 
@@ -280,15 +263,9 @@ class _Group:
             views = [self._view_without(failure, name) for name in survivors]
             known = [moment for moment in views if moment is not None]
             viewed = max(known) if len(known) == len(survivors) else None
-            told = Recovery(
-                group=self._group,
-                process=failure.process,
-                how=failure.how,
-                at=failure.since,
-                survivors=survivors,
-                noticed=_since(failure, min((*known, *self._suspected(failure)), default=None)),
-                viewed=_since(failure, viewed),
-            )
+            moments = min((*known, *self._suspected(failure)), default=None), viewed
+            after, gone = (None if moment is None else moment - failure.since for moment in moments)
+            told = Recovery(self._group, failure.process, failure.how, failure.since, survivors, after, gone)
             if self._left_out:
                 found.append(dataclasses.replace(told, remark=NOT_READ))
                 continue
@@ -331,8 +308,6 @@ class _Group:
         after = (moment for moment in self._suspicions.get(failure.process, ()) if moment >= failure.since)
         return [moment for moment in after if failure.until is None or moment <= failure.until]
 
-    # --- throughput ---------------------------------------------------------------------------------------------------
-
     def _flow_of(self, survivors: tuple[str, ...]) -> _Flow:
         if self._flow is None or self._flow[0] != survivors:
             self._flow = (survivors, self._run.flow(self._group, survivors))
@@ -368,28 +343,17 @@ class _Group:
         over = end if back is None else max(back, acted or begin)
         usual = times[(times >= over) & (shares <= 1 / BACK)]
         late, slowest = _late(flow, begin, over, baseline.late)
-        return (
-            dataclasses.replace(
-                told,
-                deepest=float(shares[times <= over].min()),
-                back=None if back is None else back - begin,
-                standstill=_standstill(flow, begin, over),
-                late=late,
-                slowest=slowest,
-                remark="" if back is not None else LOAD_ENDED if end == last else NOT_SOON,
-            ),
-            int(usual[0]) if len(usual) else end,
-        )
-
-
-def _since(failure: _Failure, moment: int | None) -> int | None:
-    return None if moment is None else moment - failure.since
+        deepest, standstill = float(shares[times <= over].min()), _standstill(flow, begin, over)
+        since, remark = (None, LOAD_ENDED if end == last else NOT_SOON) if back is None else (back - begin, "")
+        told = dataclasses.replace(told, deepest=deepest, back=since, standstill=standstill, late=late, slowest=slowest)
+        return dataclasses.replace(told, remark=remark), int(usual[0]) if len(usual) else end
 
 
 def _compared(flow: _Flow, begin: int, end: int, survivors: int) -> _Baseline | None:
     """The time from ``begin`` to ``end`` as one to compare with; None if too little happened in it."""
     chosen = slice(*np.searchsorted(flow.clock, [begin, end]).tolist())
     count, length = len(flow.clock[chosen]), end - begin
+    known = np.sort(flow.latency[chosen][flow.latency[chosen] >= 0])
     best: _Baseline | None = None
     for window in WINDOWS:
         if window * _WINDOWS_BEFORE > length or count * window < _MESSAGES * survivors * length:
@@ -397,15 +361,10 @@ def _compared(flow: _Flow, begin: int, end: int, survivors: int) -> _Baseline | 
         rate = count / length
         times = np.arange(begin + window, end, window // _STEPS, dtype=np.int64)
         lowest = float(flow.counted(times, window).min()) / (rate * window)
-        best = _Baseline(begin, end, rate, window, lowest, _late_after(flow.latency[chosen]))
+        best = _Baseline(begin, end, rate, window, lowest, _LATE * percentile(known, 99) if len(known) else None)
         if lowest >= BACK:
             break
     return best
-
-
-def _late_after(latencies: Integers) -> int | None:
-    known = np.sort(latencies[latencies >= 0])
-    return _LATE * percentile(known, 99) if len(known) else None
 
 
 def _back(times: Integers, shares: Doubles, acted: int | None, lowest: float) -> int | None:
