@@ -1,11 +1,9 @@
-"""Standstills: the times in which a member delivers nothing although a message waits for it. The definition in NumPy.
+"""Standstills: the times in which a member delivers nothing although a message waits for it. Metrics and explanations read this.
 
 A message *waits* for a member from its ``send``, or, if it is the member's own, from its ``accept`` where there are such rows
 (the n-th ``accept`` of a process in a group is that of its message n), until the member delivers it. A standstill is a time
 between two successive deliveries of a member in a group, as far as a message waits in it that it delivers later. What it has
 handed in and never delivers waits to its last row, unless it leaves the group.
-
-Both the metrics and the explanations read this.
 """
 
 from __future__ import annotations

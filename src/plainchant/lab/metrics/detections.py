@@ -11,10 +11,8 @@ followed:
 
 The other way round, an *elimination* is a view without a process that the view before at the same process had, and which had
 neither crashed nor left by then. It is *provoked* if an omission of a packet from that process had been injected before, else
-*false*. A halt by the protocol at a process without an injected omission is *unprovoked*, unless it was eliminated before, and so
-halts rightly. Moments are compared by the global clock, or by the processes' own where there is none.
-
-:func:`match` takes tables of whole runs; ``frames`` brings them together for traces of any size.
+*false*. A halt by the protocol at a process without an injected omission is *unprovoked*, unless it was eliminated before.
+Moments are compared by the global clock, or by the processes' own where there is none.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
-"""What a run cost and how long things took: one row of figures for each (run, group), from the trace alone.
+"""What a run cost and how long things took: one row of figures for each (run, group), from the trace alone. ``docs/metrics.md``
+has every definition for people; ``schema`` has the columns.
 
 :func:`measure` is the definition in NumPy, for tables of whole runs that fit into a task: sweeps call it for every run, commands
 for traces of moderate size, ``frames`` for the runs of a trace of any size. Counts and times are integers, a percentile
-interpolates between the two nearest values in integer arithmetic, and a ratio is one division of doubles.
+interpolates between the two nearest values in integer arithmetic, and a ratio is one division of doubles. A run is coded once
+(every string column becomes small integers); each group's figures are sums and sorts over those codes. Only the few rows whose
+``detail`` matters are decoded.
 
-A run is coded once (every string column becomes small integers), then each group's figures are sums and sorts over
-those codes. Only the few rows whose ``detail`` matters are decoded.
-
-*Not recorded* is null, *none happened* is 0, and a trace does not say which it is when a kind of event is missing. So:
-a kind is taken as recorded if the run has a row of it, if the ``start`` row says so (``"records": ["null", ...]`` in its
-``detail``), or if the run's protocol is described so (``Description.recorded``).
-
-``docs/metrics.md`` has every definition for people; ``schema`` has the columns.
+*Not recorded* is null, *none happened* is 0, and a trace does not say which it is when a kind of event is missing. So a kind is
+taken as recorded if the run has a row of it, if the ``start`` row says so (``"records": ["null", ...]`` in its ``detail``), or if
+the run's protocol is described so (``Description.recorded``).
 """
 
 from __future__ import annotations

@@ -1,23 +1,22 @@
-"""What a failure did to the survivors: when it was noticed, how deep deliveries fell, when they were back.
+"""What a failure did to the survivors: when it was noticed, how deep deliveries fell, when they were back. ``docs/metrics.md``
+has the definitions for people.
 
-One :class:`Recovery` for each failure (a ``crash`` that the protocol did not decide itself, or a ``pause``) and each group in
-which a survivor had the failed process in its view. *Survivors* are those of them that neither crash nor leave later in the run.
-Throughput is what they deliver of each other's messages: what the dead did not send any more is not counted as a dip.
+There is one :class:`Recovery` for each failure (a ``crash`` that the protocol did not decide itself, or a ``pause``) and each
+group in which a survivor had the failed process in its view. *Survivors* are those of them that neither crash nor leave later in
+the run. Throughput is what they deliver of each other's messages, so what the dead no longer send is no dip.
 
 *The rate* at a moment is over the window that ends there, so a rate is never back before the deliveries are. *Before* is its mean
 over the last two seconds, or since an earlier failure was over and what had waited for it was delivered. The window is the
-shortest of :data:`WINDOWS` in which the rate never fell below 90 % of that mean before the failure: what is called a dip
-afterwards is not the noise of the load. Where failures overlap, they are compared with the time before the first of them.
+shortest of :data:`WINDOWS` in which the rate never fell below 90 % of that mean before the failure: a dip is not the noise of the
+load. Failures that overlap are compared with the time before the first of them.
 
 *The dip* is looked for until the survivors have gone to a view without the failed one (or until the end of a pause that had no
 consequence), and every stretch below 90 % that begins by then is followed to its end; without such a view only the first is. A
-stretch in which the rate is nowhere lower than it was before the failure is none: with an uneven load that is ordinary. The load
-has an end too: what is not over when the last survivor sends for the last time, or after five minutes, has no end here.
+stretch in which the rate is nowhere lower than before the failure is none: with an uneven load that is ordinary. What is not over
+when the last survivor sends for the last time, or after five minutes, has no end here.
 
-*Late* is a message, counted from when the application handed it over (the n-th ``accept`` row of a sender is that of its message
-n) or, without such rows, from when the protocol took it, that takes twice as long as 99 % of those before.
-
-Rows come in batches and in any order; of deliveries six integers are kept. ``docs/metrics.md`` has the definitions for people.
+*Late* is a message that takes twice as long as 99 % of those before, counted from when the application handed it over (the n-th
+``accept`` row of a sender is that of its message n) or, without such rows, from when the protocol took it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
 """The table of properties: for each, its definition, its reference check, its check on a growing trace and its proof.
+(``trace.properties`` has the names, with one sentence each, for code that only needs to know which properties there are.)
 
-``trace.properties`` has the names, with one sentence each, for code that only needs to know which properties there are. Here
-each name is bound to its checks:
-
-- *definition*: a row of ``docs/properties.md``; the docstring of the reference check says the same and how open points of it
-  were decided;
+- *definition*: a row of ``docs/properties.md``; the docstring of the reference check says the same and how its open points were
+  decided;
 - *reference*: a function that looks at one run, in plain Python, slow and obviously correct; what it says is the truth;
-- *growing*: a class that follows a trace while it is written and reports a violation as soon as no continuation of the run
-  can excuse it. Three properties about the order of two processes share one class;
-- *proof*: a function that shows from certificates, in a fraction of the time, that a property holds. It never says that one
-  is violated; then the reference check decides.
+- *growing*: a class that follows a trace while it is written and reports a violation as soon as no continuation of the run can
+  excuse it. Three properties about the order of two processes share one class;
+- *proof*: a function that shows from certificates, in a fraction of the time, that a property holds. It never says that one is
+  violated; then the reference check decides.
 """
 
 from __future__ import annotations

@@ -2,15 +2,14 @@
 
 The columns are read once into Python lists. One walk over each process's history, in the order of ``index``, keeps the views in
 force and the memberships, and turns every row that a property needs into an :class:`Event` that carries them. Nothing is judged
-here. Views are interned per run, so that "the same view" (group, number, set of members) is ``is``.
+here. Views are interned per run, so that "the same view" (group, number, set of members) is ``is``. Two terms are decided here
+and nowhere else:
 
-Two terms are decided here and nowhere else:
-
-- *Ended*. A history that ends in the ``leave`` of its last group may go on with explanations (``drop``, ``stable``,
-  ...) and ``fault`` rows; it counts as cut only if it is a member, or takes part in a group again, after its last
-  ``leave``. Otherwise leaving out rows that verifiers need not understand would change a verdict.
-- *Member*. A process is one from its ``join``, or from the first view of the group that names it (whichever the host
-  writes first), up to its ``leave``. In a group without any join or view, the processes that deliver are members.
+- *Ended*. A history that ends in the ``leave`` of its last group may go on with explanations (``drop``, ``stable``, ...) and
+  ``fault`` rows; it counts as cut only if it is a member, or takes part in a group again, after its last ``leave``. Otherwise
+  leaving out rows that verifiers need not understand would change a verdict.
+- *Member*. A process is one from its ``join``, or from the first view of the group that names it (whichever the host writes
+  first), up to its ``leave``. In a group without any join or view, the processes that deliver are members.
 """
 
 from __future__ import annotations

@@ -1,21 +1,19 @@
 """Properties of a trace that is still growing: what can be said before the end, as soon as it can be said.
 
 :class:`Growing` takes the facts of one run, in any order and any portions. The facts of a history count in the order of their
-index; a fact that comes early waits. Each property has a check (``growing`` of each family) with a method for each kind of
-event. A check says *violated* only if the reference check says so of every way in which the run can continue. What depends on
-the future is a *condition* (``identical`` speaks of processes that do not crash), and a violation whose condition fails later is
-withdrawn. What only the end decides is *open*: the catalogue says for each property what that is.
+index; a fact that comes early waits. Each property has a check (``growing`` of each family) with a method for each kind of event.
+A check says *violated* only if the reference check says so of every way in which the run can continue. What depends on the future
+is a *condition* (``identical`` speaks of processes that do not crash), and a violation whose condition fails later is withdrawn.
+What only the end decides is *open* (``catalogue``).
 
-**Rounds.** A reader follows the spools of all processes, one after the other; in one round it may see a delivery and not yet
-the send. What was on disk when a round ended is read in the next one. So a check that must know that something did *not* happen
-waits for two ends of rounds (:meth:`Growing.tick`).
+**Rounds.** A reader follows the spools of all processes in turn; in one round it may see a delivery and not yet the send. What
+was on disk when a round ended is read in the next one, so a check that must know that something did *not* happen waits for two
+ends of rounds (:meth:`Growing.tick`).
 
 **Memory is bounded.** Of a message that all members have passed only intervals of numbers are kept. Its letter (send, deliveries,
-digest) is forgotten then, beyond the last few thousand, and the oldest letters go when there are too many. A fact about a
-forgotten message is counted as ``late``: only the end decides about it. Views, pairs of views and signatures are kept up to a
-limit.
-
-No Spark here: the state is a Python object that can be pickled, which is what the stream (``lab.watch.stream``) does with it.
+digest) is forgotten beyond the last few thousand, and the oldest letters go when there are too many. A fact about a forgotten
+message is counted as ``late``: only the end decides about it. Views, pairs of views and signatures are kept up to a limit. The
+state is a Python object that can be pickled, for the stream (``lab.watch.stream``).
 """
 
 from __future__ import annotations

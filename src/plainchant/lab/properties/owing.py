@@ -4,13 +4,13 @@
 judged. A run has no common time, so "up to the event" means what happened before it: of q's own history, what precedes the event;
 of the sender's, what precedes the last of its sends that the event can know of, and what precedes a view that q has installed by
 then (a process that merges knows that there were parts). With the sender's whole history instead, a sender that drops q from its
-view *afterwards* would excuse a hole that q left in the order long before. Judged at ``end``, both histories count whole.
+view *afterwards* would excuse a hole that q left long before. Judged at ``end``, both histories count whole.
 
 Three points that the definition leaves open:
 
-- *Sender without a view*: q owes m if some process p delivers m in a view that q installed. Only a sender with views can part
-  from q: in a partition, q would owe every message of an outsider that reached the other part alone. So p stands in for the
-  sender: p and q must not have parted. The same rule serves a message whose ``send`` is not in the trace.
+- *Sender without a view*, or a ``send`` that is not in the trace: q owes m if some process p delivers m in a view that q
+  installed, and p and q have not parted. Only a sender with views can part from q: in a partition, q would owe every message of
+  an outsider that reached the other part alone. So p stands in for the sender.
 - A ``leave`` ends owing: a process that left may not deliver (integrity), so it cannot owe.
 - *Group without views*: "sent while it is a member" compares ranks where join, leave and message have one, else the global clock,
   else the processes' own clocks.

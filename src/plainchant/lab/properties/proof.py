@@ -1,11 +1,10 @@
 """Stage 2 of verification: what the certificates of a run prove.
 
-For each property there is a *sufficient* condition on the certificates and a way to count the cases that the reference check
-would have examined. Where the condition holds, the property holds, and the count is exact. Where it does not, the property is
-*doubtful*, and the reference check decides on the run's rows: only it says "violated", so every violation has its sentence and
-its events. Properties of views alone are decided here, by the reference checks on the skeleton, which has all they look at.
-
-The conditions are written for what correct runs look like; the docstring of each proof says why it suffices.
+For each property there is a *sufficient* condition on the certificates, written for what correct runs look like, and a way to
+count the cases that the reference check would have examined. Where the condition holds, the property holds, and the count is
+exact. Where it does not, the property is *doubtful*, and the reference check decides on the run's rows: only it says "violated",
+so every violation has its sentence and its events. Properties of views alone are decided here, by the reference checks on the
+skeleton, which has all they look at.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
-"""The reference verifier: every property of a trace, in plain Python, slow and obviously correct.
-
-It serves ``plainchant run`` on small runs, users' own tests, and as the measure for the proofs and for the checks on growing
-traces. ``facts`` turns the table into runs and histories; ``causality`` and ``owing`` say what happened before what and which
-process owes which message; ``report`` is what comes out; the ``reference`` module of each family has one function for each
-property.
+"""The reference verifier: every property of a trace, in plain Python, slow and obviously correct. It serves ``plainchant run`` on
+small runs, users' own tests, and as the measure for the proofs and for the checks on growing traces.
 
 Properties that speak of the ``end`` of a run are checked by default only in drained runs. These are all of self-delivery,
 validity, agreement, view-exclusion and convergence, and a clause of uniform, view-order, causal and total. A property that is

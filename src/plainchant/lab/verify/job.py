@@ -1,18 +1,14 @@
 """Verification of traces of any size on Spark.
 
 One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``properties.certificates``), settle the
-runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. If there are such, one
-shuffle brings the certificates of a run together (about two bytes per event), and a second function over each partition settles
-those runs (``properties.proof``). Sums and violations come to the driver.
+runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. One shuffle brings those
+of a run together (about two bytes per event), and a second function settles these runs (``properties.proof``). Sums and
+violations come to the driver. A run that certificates leave doubtful is read again, whole, by one task of a second job, and the
+reference checks decide. Only runs with a violation, or of a kind that the proofs do not cover, need that.
 
-A run that certificates leave doubtful is read again, whole, by one task of a second job, and the reference checks decide. Only
-runs with a violation, or of a kind that the proofs do not cover, need that.
-
-Two kinds of input go through Spark's own reader and are sorted by (run, process, index) first: addresses that Arrow cannot
-open, and files whose rows stand in another order than their histories'. From there on it is the same.
-
-Everything between driver and tasks is Arrow tables of (key, kind, value); nothing needs more than a SparkSession, so it is
-the same on one machine, on a cluster, and behind Spark Connect.
+Two kinds of input go through Spark's own reader and are sorted by (run, process, index) first: addresses that Arrow cannot open,
+and files whose rows stand in another order than their histories'. Between driver and tasks there are only Arrow tables of (key,
+kind, value), and nothing needs more than a SparkSession: it is the same on one machine, on a cluster, and behind Spark Connect.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What there is to read: from paths to chunks of row groups, a chunk a task.
+"""What there is to read: from paths to chunks of row groups, a chunk for each task.
 
-The driver reads footers only. A chunk is some row groups, of one file or of several small ones, that fill a task for about
-a second. The statistics of the column ``run`` tell which runs a row group can hold, so a chunk knows which of its runs may
-go on elsewhere: those are *split*, and their certificates have to meet; all others are *whole*, and the task that reads them
-settles them. Where there are no statistics, every run may be split; that costs a shuffle and nothing else.
-
-Runs of different paths never collide: if there are several paths, a run is called by its path and its name.
+The driver reads footers only. A chunk is some row groups, of one file or of several small ones, that fill a task for about a
+second. The statistics of the column ``run`` tell which runs a row group can hold, so a chunk knows which of its runs may go on
+elsewhere: those are *split*, and their certificates have to meet; all others are *whole*, and the task that reads them settles
+them. Without statistics every run may be split, which costs a shuffle. If there are several paths, a run is called by its path
+and its name.
 """
 
 from __future__ import annotations

@@ -3,21 +3,20 @@
 A run's :class:`Slice` has:
 
 - the *skeleton*: its rows other than ``send`` and ``deliver`` that properties look at, the first row of each interval, and the
-  last row of each history. The facts of the reference checks (views, memberships, who is correct) can be read off it as off
-  the whole run;
-- intervals of deliveries and of sends. An interval contains no ``view`` or ``join`` of its group and no ``leave`` of its
-  process, so membership and view are the same all through it;
+  last row of each history. The facts of the reference checks (views, memberships, who is correct) can be read off it as off the
+  whole run;
+- intervals of deliveries and of sends. An interval contains no ``view`` or ``join`` of its group and no ``leave`` of its process,
+  so membership and view are the same all through it;
 - tapes, cut at the same places, and, for a history that takes part in several groups, the *weave*: the group of each of its
-  message rows, so that the tapes of its groups can be joined into one;
+  message rows, by which its tapes can be joined into one;
 - where ``block`` rows stand among a history's message rows, and at which of those rows the clock moves on;
-- for each history and group, the first and the last turn of a token, and the longest time between two turns;
-- for each history, group and sender, how late the latest delivery is that carries a deadline of its own, and which processes
-  send messages with deadlines (``timing.deadlines`` checks those against the rows themselves);
-- for each history and group, how many messages were sent and how far deliveries of own messages run ahead of the sends;
-- what all rows about a message must agree on (the digest; the rank, where there are several groups): compared at once within
-  the unit, and hashed in blocks of 256 messages for runs that continue elsewhere;
+- by history and group: the first and last turn of a token and the longest time between two; how many messages were sent, and how
+  far deliveries of own messages run ahead of the sends; by sender, how late the latest delivery with a deadline of its own is;
+  and which processes send with deadlines (``timing.deadlines`` checks those against the rows);
+- what all rows about a message must agree on (the digest; the rank, where there are several groups): compared within the unit,
+  and hashed in blocks of 256 messages for runs that continue elsewhere;
 - for ``progress``: when messages were accepted and sent, and where deliveries of a sender pause (``Waits``);
-- ``suspect``: something may be malformed. The plain validation then looks at the run and says what it is.
+- ``suspect``: something may be malformed; the plain validation then looks at the run.
 """
 
 from __future__ import annotations

@@ -1,22 +1,20 @@
 """What the certificates prove about causes: ``causal``, where processes are in several groups or the order is only causal, and
-``prompt``.
-
-Two ways, and each counts the cases that the reference verifier would have examined.
+``prompt``. Both ways count the cases that the reference verifier would have examined.
 
 **By one order** (:func:`by_one_order`), where the delivery orders of all processes together are known to have no cycle
 (``acyclic``), by ranks or otherwise. Every process delivers all that it sends, after sending it, in the order in which it sent
-it, whatever the groups. So what it sends or delivers before it sends m, it delivers before m: happened-before is made of
-delivery orders, and no process can deliver against it without a cycle. No process lacks a message that it could owe. What is
-left is to count: of the first messages that a process delivers of a sender and group, how many have something before them that
-the same process delivers. For that, the knowledge of every process is followed as a set of processes ("something that q
-delivers happened before"), from the beginning until the set is complete, which is soon.
+it, whatever the groups. So what it sends or delivers before it sends m, it delivers before m: happened-before is made of delivery
+orders, and no process can deliver against it without a cycle. No process lacks a message that it could owe. What is left is to
+count: of the first messages that a process delivers of a sender and group, how many have something before them that the same
+process delivers. For that, the knowledge of every process is followed as a set of processes ("something that q delivers happened
+before") until the set is complete, which is soon.
 
-**By clocks** (:class:`Clocks`), for orders that are only causal. A vector clock a *message*, not an event: one row of a matrix of
-32-bit integers, made of the rows of what the sender delivered since its last send. Then every process q is looked at by
-columns: of r's messages up to the one that a clock names, where does q deliver the last? That must be before the message with
-that clock. Everything but the making of a row is array arithmetic. What q lacks and could owe lies beyond all that it
-delivers; or q had parted from its sender before it delivered the first message that follows it in its group, which clocks of
-that group's messages alone tell, and does not owe it at the end.
+**By clocks** (:class:`Clocks`), for orders that are only causal: a vector clock for each *message*, one row of a matrix of 32-bit
+integers, made of the rows of what the sender delivered since its last send. Every process q is then looked at by columns: of r's
+messages up to the one that a clock names, where does q deliver the last? That must be before the message with that clock.
+Everything but the making of a row is array arithmetic. What q lacks and could owe lies beyond all that it delivers; or q had
+parted from its sender before it delivered the first message that follows it in its group, which clocks of that group's messages
+alone tell, and does not owe it at the end.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ message may be delivered in two views; this is checked as well, because two proc
 
 A group that partitions and merges has no such sequence, and its members deliver with holes: the messages of another part. There,
 orders are compared message by message (:class:`~.sequences.Sequences`) and causes by clocks (:class:`~.causes.Clocks`). A hole
-raises no doubt if the views of the process, or a view that both installed later, show that it had parted from the sender.
+raises no doubt if the views of the process, or one that both installed later, show that it had parted from the sender.
 """
 
 from __future__ import annotations
