@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from .arrays import Integers, coded, integers, look_up, nullable
 
-KINDS: Final = ("accept", "send", "deliver", "leave", "crash", "end")
-"""Kinds of rows that standstills are read off, besides the last row of each process."""
+KINDS: Final = ("accept", "send", "deliver", "leave", "crash", "end")  # rows that matter, besides each process's last
 COLUMNS: Final = ("process", "index", "time", "true_time", "kind", "group", "sender", "seq", "sent")
 
 _NEVER: Final = np.iinfo(np.int64).max

@@ -35,8 +35,7 @@ METRICS: Final = pa.schema(
 )
 """The columns; ``docs/metrics.md`` defines each."""
 
-REAL_TIME: Final = tuple(METRICS.names[METRICS.names.index("due") :])
-"""Metrics of runs with deadlines, tokens or states, or on shared memory."""
+REAL_TIME: Final = tuple(METRICS.names[METRICS.names.index("due") :])  # of runs with deadlines, tokens, states or shared memory
 
 COLUMNS: Final = (
     "run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq", "members", "deadline",
@@ -47,11 +46,9 @@ COLUMNS: Final = (
 OPTIONAL: Final = ("null", "retransmit", "suspect", "sync", "unblock", "token", "state")
 """Kinds whose absence says nothing by itself: a protocol may never do it, or may not record it."""
 
-HISTORY_KINDS: Final = ("state", "stable", "block", "sync")
-"""Kinds whose ``detail`` may say how much history is held: ``{"history": 17}``."""
+HISTORY_KINDS: Final = ("state", "stable", "block", "sync")  # their ``detail`` may tell ``{"history": 17}``
 
-STATES: Final = frozenset({"gathering", "joining", "running", "crashed"})
-"""What a ``state`` row says of a member of a ring; other protocols' rows say other things."""
+STATES: Final = frozenset({"gathering", "joining", "running", "crashed"})  # what a ``state`` row says of a member of a ring
 
 
 def ratio(amount: float | None, of: float | None, unit: float = 1.0) -> float | None:

@@ -42,8 +42,7 @@ class Property:
     """The checks of one property."""
 
     reference: Callable[[Report], None]
-    proof: Callable[[Prover], int] | None
-    """None: the certificates keep every row that the reference check looks at, so that it decides on those rows."""
+    proof: Callable[[Prover], int] | None  # None: certificates keep every row that the reference check needs
     growing: type[object] | None = None  # None: only the end of the run decides
     open: str = ALL_OF_IT  # what of the property only the end of the run decides, as the page of ``plainchant watch`` says it
 

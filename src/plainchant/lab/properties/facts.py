@@ -18,6 +18,7 @@ import dataclasses
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -27,8 +28,7 @@ from ...core.model import GroupId, ProcessId
 
 Message: TypeAlias = tuple[GroupId, ProcessId, int]  # (group, sender, seq): names a message within a run
 Place: TypeAlias = tuple[ProcessId, int]  # (process, index): names an event within a run
-Moment: TypeAlias = tuple[int | None, int]
-"""When a row was written: by the global clock, where there is one, and by the clock of its process."""
+Moment: TypeAlias = tuple[int | None, int]  # when a row was written: by the global clock, if any, and by its process's
 
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
@@ -159,36 +159,27 @@ class History:
 
     name: ProcessId
     place: int  # its place among the run's processes, in the order of their names
-    rows: dict[int, int]
-    """Row of each index, in the order of the indices. A *skeleton* of a history (the laboratory makes them) lacks some."""
-    sends: list[Event] = dataclasses.field(default_factory=list)
-    first: dict[Message, Event] = dataclasses.field(default_factory=dict)  # first deliveries, in their order
-    repeats: list[Event] = dataclasses.field(default_factory=list)
-    traffic: list[Event] = dataclasses.field(default_factory=list)
-    """Sends and first deliveries, in their order: what happened-before is made of."""
-    completed: list[Event] = dataclasses.field(default_factory=list)
-    """``sent`` rows about messages of its own. A skeleton has none that count."""
-    accepts: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
-    """Indices of the ``accept`` rows of each group. A skeleton has none."""
-    requests: list[int] = dataclasses.field(default_factory=list)  # indices of the ``request`` rows
-    refusals: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
-    """Indices of the ``refused`` rows of each group: requests that were declined."""
-    faults: list[int] = dataclasses.field(default_factory=list)  # indices of the ``fault`` rows
-    denied: set[GroupId] = dataclasses.field(default_factory=set)
-    """Groups in which a stream of messages was not admitted, or not any more."""
-    rejects: list[Event] = dataclasses.field(default_factory=list)
-    blocks: list[Event] = dataclasses.field(default_factory=list)
-    views: dict[GroupId, list[Installed]] = dataclasses.field(default_factory=dict)
-    installed: dict[View, int] = dataclasses.field(default_factory=dict)  # index of the first installation of each view
-    stays: dict[GroupId, list[Stay]] = dataclasses.field(default_factory=dict)
-    joined: set[GroupId] = dataclasses.field(default_factory=set)  # groups with a ``join`` row here
-    left: dict[GroupId, int] = dataclasses.field(default_factory=dict)
-    """Groups with a ``leave`` row here, with the index of the first."""
-    notes: list[Note] = dataclasses.field(default_factory=list)  # ``note`` rows about building blocks, in their order
-    turns: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
-    """Indices of the ``token`` rows of each group. A skeleton has none that count."""
-    breaks: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
-    """Indices of the ``view`` and ``leave`` rows of each group."""
+    rows: dict[int, int]  # row of each index, in order; a *skeleton*, as certificates keep it, lacks some
+    sends: list[Event] = field(default_factory=list)
+    first: dict[Message, Event] = field(default_factory=dict)  # first deliveries, in their order
+    repeats: list[Event] = field(default_factory=list)
+    traffic: list[Event] = field(default_factory=list)  # sends and first deliveries, in order: they make happened-before
+    completed: list[Event] = field(default_factory=list)  # own ``sent`` rows; a skeleton has none that count
+    accepts: dict[GroupId, list[int]] = field(default_factory=dict)  # indices of ``accept`` rows; a skeleton has none
+    requests: list[int] = field(default_factory=list)  # indices of the ``request`` rows
+    refusals: dict[GroupId, list[int]] = field(default_factory=dict)  # indices of ``refused`` rows
+    faults: list[int] = field(default_factory=list)  # indices of the ``fault`` rows
+    denied: set[GroupId] = field(default_factory=set)  # groups in which a stream of messages was not admitted
+    rejects: list[Event] = field(default_factory=list)
+    blocks: list[Event] = field(default_factory=list)
+    views: dict[GroupId, list[Installed]] = field(default_factory=dict)
+    installed: dict[View, int] = field(default_factory=dict)  # index of the first installation of each view
+    stays: dict[GroupId, list[Stay]] = field(default_factory=dict)
+    joined: set[GroupId] = field(default_factory=set)  # groups with a ``join`` row here
+    left: dict[GroupId, int] = field(default_factory=dict)  # groups with a ``leave`` row, and its first index
+    notes: list[Note] = field(default_factory=list)  # ``note`` rows about building blocks, in their order
+    turns: dict[GroupId, list[int]] = field(default_factory=dict)  # indices of ``token`` rows, but for skeletons
+    breaks: dict[GroupId, list[int]] = field(default_factory=dict)  # indices of ``view`` and ``leave`` rows
     crashed: bool = False  # it has a ``crash``, or its history is cut, which counts as one
     cut: bool = False
     end: bool = False
@@ -244,8 +235,7 @@ class Run:
         self.sends: dict[Message, Event] = {}
         self.promises: list[str] | None = None
         self.bounds: dict[str, int] = {}
-        self.despite: frozenset[str] | None = None
-        """Kinds of fault that are no excuse for ``progress`` while they last; None: no ``start`` row tells."""
+        self.despite: frozenset[str] | None = None  # faults that are no excuse for ``progress``; None: not stated
         self._views: dict[tuple[GroupId, int, frozenset[ProcessId]], View] = {}
         self._ends: list[dict[str, Any]] = []
         self._deliveries: dict[Message, list[Event]] | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Final
 
 from ...trace.properties import SPEAK_OF_END
@@ -27,13 +28,10 @@ class Proof:
     """What the certificates say of a run."""
 
     suspect: bool = False  # something may be malformed: nothing was judged
-    cases: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """Property to (1 if it was checked, cases), for those that hold."""
-    decided: list[tuple[Report, int]] = dataclasses.field(default_factory=list)
-    """Reports of properties that were decided here, whichever way."""
-    doubtful: list[str] = dataclasses.field(default_factory=list)
-    unresolved: list[Messages] = dataclasses.field(default_factory=list)
-    """``integrity`` holds if digests of these messages agree, which certificates cannot tell."""
+    cases: dict[str, tuple[int, int]] = field(default_factory=dict)  # of properties that hold: (1 if checked, cases)
+    decided: list[tuple[Report, int]] = field(default_factory=list)  # properties decided here, either way
+    doubtful: list[str] = field(default_factory=list)
+    unresolved: list[Messages] = field(default_factory=list)  # ``integrity`` holds if their digests agree
     untimed: Untimed | None = None  # ``deadline`` holds if deliveries were in time, which certificates cannot tell
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from operator import add
 from typing import Any, Final, Literal
 
@@ -101,8 +102,7 @@ class Report:
         self.run = run
         self.owing = owing
         self.name = name
-        self.until_end = until_end
-        """Whether clauses that speak of ``end`` are checked: the run was drained, or the property was asked for."""
+        self.until_end = until_end  # check clauses about ``end``: the run was drained, or the property asked for
         self.cases = 0
         self._found: dict[tuple[Any, ...], Violation] = {}
 
@@ -141,11 +141,10 @@ class Report:
 class Result:
     """What one run or several come to."""
 
-    outcomes: dict[str, Outcome] = dataclasses.field(default_factory=dict)
-    violations: list[tuple[tuple[Any, ...], Violation]] = dataclasses.field(default_factory=list)
-    """Each with the key that orders violations of all runs and properties."""
-    warnings: list[str] = dataclasses.field(default_factory=list)
-    malformed: list[Malformed] = dataclasses.field(default_factory=list)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    violations: list[tuple[tuple[Any, ...], Violation]] = field(default_factory=list)  # with the keys that order them
+    warnings: list[str] = field(default_factory=list)
+    malformed: list[Malformed] = field(default_factory=list)
 
     def add_report(self, report: Report, checked: int, events: int, most: int | None = MAX_SHOWN) -> None:
         """Adds a property of a run with that many ``events``; ``checked`` is 0 if the run was not fit for it."""

@@ -30,8 +30,7 @@ class Found(Result):
     """What is known of one run, and what is left to settle."""
 
     run: str = ""
-    doubtful: tuple[str, ...] = ()
-    """Properties that need the reference check, which was not made because the rows are not all here."""
+    doubtful: tuple[str, ...] = ()  # left to the reference check, which needs rows that are not all here
     suspect: bool = False  # the same for validation
     unresolved: tuple[Messages, ...] = ()  # messages whose digests have to be compared before ``integrity`` can be said to hold
     untimed: Untimed | None = None  # what the times of rows must show before ``deadline`` can be said to hold

@@ -57,10 +57,8 @@ MAX_WARNINGS: Final = 100
 
 _UNIT_ROWS: Final = 500_000  # rows that come through Spark's reader are put together to units of this size
 _LEAST_UNIT: Final = 100_000
-_SORT_FROM: Final = 200_000
-"""A run out of order that is larger than this is worth sorting everything; a smaller one is sorted where it is read again."""
-_DESCRIBED: Final = 20_000
-"""If a task finds more violations than this, it describes one for each run and property; all are counted."""
+_SORT_FROM: Final = 200_000  # from this size a run out of order is worth sorting everything
+_DESCRIBED: Final = 20_000  # a task that finds more violations describes one for each run and property
 
 
 @dataclasses.dataclass(slots=True)

@@ -28,8 +28,7 @@ from ..properties.certificates.columns import STRINGS
 from ..properties.facts import COLUMNS
 
 CHUNK_ROWS: Final = 1_000_000  # a chunk is closed when it has this many rows
-LEAST_ROWS: Final = 200_000
-"""Chunks are not made smaller than this for the sake of parallelism: starting a task costs more than such a piece."""
+LEAST_ROWS: Final = 200_000  # chunks are not smaller: starting a task costs more than such a piece
 
 _FOOTERS_AT_ONCE: Final = 16
 

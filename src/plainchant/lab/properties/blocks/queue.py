@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from copy import copy as shallow
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from ....core.model import GroupId, ProcessId
@@ -24,12 +25,11 @@ class _Copy:
     """What the rows of one copy have come to."""
 
     whole: bool = False  # whether its beginning is known: it began empty, or its donor's rows are here
-    put: dict[str, Note] = dataclasses.field(default_factory=dict)
-    attempts: dict[str, int] = dataclasses.field(default_factory=dict)  # the last attempt at each job
-    hands: dict[str, tuple[int, ProcessId, Note]] = dataclasses.field(default_factory=dict)
-    """Jobs that a worker has: attempt, worker, and the row that says so."""
-    effects: dict[str, Note] = dataclasses.field(default_factory=dict)
-    workers: dict[ProcessId, Note] = dataclasses.field(default_factory=dict)
+    put: dict[str, Note] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)  # the last attempt at each job
+    hands: dict[str, tuple[int, ProcessId, Note]] = field(default_factory=dict)  # attempt, worker, and the row that says so
+    effects: dict[str, Note] = field(default_factory=dict)
+    workers: dict[ProcessId, Note] = field(default_factory=dict)
 
     def become(self, other: _Copy) -> _Copy:
         """Takes over all that another copy has come to."""

@@ -17,8 +17,7 @@ from ..report import Report, say
 
 Key: TypeAlias = tuple[ProcessId, GroupId, str]  # process, group and name of a block
 
-STEPS = frozenset({"begin", "take", "apply", "view", "merge"})
-"""Events after which the rows of every block tell the digest of its state."""
+STEPS = frozenset({"begin", "take", "apply", "view", "merge"})  # events whose rows tell the digest of the block's state
 
 
 def replicas_of(run: Run, about: str | None = None) -> dict[Key, list[Note]]:

@@ -40,8 +40,7 @@ class Evidence:
         self.slices = slices
         self.rows = sum(part.rows for part in slices)
         self.suspect = False
-        self.out_of_order = False
-        """Rows of a history are missing between others, or the pieces of it overlap: out of order, or malformed."""
+        self.out_of_order = False  # rows of a history are missing between others, or its pieces overlap
         self._events: dict[str, dict[int, Event]] = {}
         self._arrange()
 

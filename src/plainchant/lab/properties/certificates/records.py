@@ -99,8 +99,7 @@ class Stop(NamedTuple):
     before: int
 
 
-RankKey: TypeAlias = tuple[int, str, str, int]
-"""Rank, sender, group, seq: messages of a batch have one rank and follow each other by number."""
+RankKey: TypeAlias = tuple[int, str, str, int]  # rank, sender, group, seq: messages of a batch share a rank
 
 
 class Ranked(NamedTuple):
@@ -222,13 +221,10 @@ class Slice:
     weaves: list[Weave]  # of histories that have message rows of several groups here
     stops: list[Stop]
     moves: list[Moves]  # none if there are no ``stops``
-    claims: list[tuple[str, str, int]]
-    """(process, group, view) that rows before the first ``view`` row of the unit claim to be in."""
+    claims: list[tuple[str, str, int]]  # (process, group, view) that rows claim before the unit's first ``view`` row
     timed: list[Timed]
     taken: list[Taken]
-    ranks: list[Ranked] | None
-    """If ranks grow along every history here, and a message has one; None: they do not. Where there is only one group they are
-    not looked at, and there are none."""
+    ranks: list[Ranked] | None  # None: they do not grow along every history; empty: there is one group
     blocks: list[Blocks]
     rows: int
     suspect: bool

@@ -73,8 +73,7 @@ class Unit:
         places = {name: code for code, name in enumerate(rows.process.values)}
         owners = [*(places.get(name, -1) for name in rows.sender.values), -1]
         self._sender_process: NDArray[np.int32] = np.array(owners, np.int32)  # the process of that name; -1: it has no rows here
-        self._place: Ints = self._dense * self._groups + rows.group.codes
-        """History and group of each row; of no meaning where there is no group."""
+        self._place: Ints = self._dense * self._groups + rows.group.codes  # history and group of each row that has a group
         self._check_rows()
         self._cut_into_segments()
         self._check_views()
@@ -505,13 +504,11 @@ class _Ranks:
 
     def __init__(self, unit: Unit) -> None:
         rows = unit.rows
-        self.is_unfit: Mask = np.zeros(len(unit.runs), np.bool_)
-        """By run: a delivery has no rank, a message has two, or they do not grow along a history."""
+        self.is_unfit: Mask = np.zeros(len(unit.runs), np.bool_)  # by run: ranks are missing, differ or do not grow
         self.ends: dict[int, list[Ranked]] = {}
         where = unit._message[(unit._kinds[unit._message] == _DELIVER) & unit._needs_ranks[rows.run.codes[unit._message]]]
         self.agreed = unit._agree("rank", where, self.is_unfit)
-        self.torn = self._torn(unit)
-        """Blocks of messages in which a history begins or ends here: it may have the rest of it elsewhere."""
+        self.torn = self._torn(unit)  # blocks in which a history begins or ends here: it may have the rest elsewhere
         values, there = rows.ints("rank")
         if there is not None:
             self.is_unfit[rows.run.codes[where[~there[where]]]] = True

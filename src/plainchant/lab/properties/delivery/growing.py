@@ -19,8 +19,7 @@ class Integrity:
     examined again when there is one."""
 
     def __init__(self) -> None:
-        self._strangers: dict[str, list[tuple[str, int, int, Message]]] = {}
-        """By group: deliveries by processes that are not known as members, where no join and no view is known yet."""
+        self._strangers: dict[str, list[tuple[str, int, int, Message]]] = {}  # by group: deliveries before any join or view
 
     def delivered(self, run: RunState, history: History, message: Message, index: int, time: int, *, again: bool) -> None:
         group, sender, seq = message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_right
+from dataclasses import field
 from typing import TypeAlias
 
 from ....trace.fact import Fact
@@ -93,10 +94,10 @@ class Letter:
 
     message: Message
     sent: Sent | None = None
-    delivered: dict[str, Delivery] = dataclasses.field(default_factory=dict)
+    delivered: dict[str, Delivery] = field(default_factory=dict)
     digest: int | None = None
     digest_at: tuple[str, int] | None = None  # where that digest was first seen
-    rejected: list[tuple[str, int]] = dataclasses.field(default_factory=list)
+    rejected: list[tuple[str, int]] = field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)
@@ -116,20 +117,17 @@ class History:
 
     name: str
     expected: int = 0  # index of the next row
-    early: dict[int, Fact] = dataclasses.field(default_factory=dict)  # facts that came before those that precede them
+    early: dict[int, Fact] = field(default_factory=dict)  # facts that came before those that precede them
     time: int = 0
     true_time: int | None = None
-    in_force: dict[str, ViewId] = dataclasses.field(default_factory=dict)
-    views: dict[str, list[Installed]] = dataclasses.field(default_factory=dict)
-    installed: dict[ViewId, int] = dataclasses.field(default_factory=dict)  # index of the first installation of each view
-    member: dict[str, bool] = dataclasses.field(default_factory=dict)
-    """Groups that it is or was a member of by a join or a view, and whether it is one now."""
-    leaves: dict[str, list[int]] = dataclasses.field(default_factory=dict)
-    sent: dict[str, int] = dataclasses.field(default_factory=dict)  # the highest number of its own messages in each group
-    delivered: dict[tuple[str, str], Intervals] = dataclasses.field(default_factory=dict)
-    """Numbers of the messages of each group and sender that it has delivered."""
-    last: dict[tuple[str, str], tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """Of each group and sender, the number and index of what it delivered last."""
+    in_force: dict[str, ViewId] = field(default_factory=dict)
+    views: dict[str, list[Installed]] = field(default_factory=dict)
+    installed: dict[ViewId, int] = field(default_factory=dict)  # index of the first installation of each view
+    member: dict[str, bool] = field(default_factory=dict)  # by group, once it was a member: whether it is one now
+    leaves: dict[str, list[int]] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)  # the highest number of its own messages in each group
+    delivered: dict[tuple[str, str], Intervals] = field(default_factory=dict)  # by group and sender: numbers
+    last: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)  # by group and sender: number, index
     taking_part: bool = False
     crashed: bool = False
     ended: bool = False

@@ -125,10 +125,8 @@ class _Knowledge:
         self._woven = woven
         places = {history.name: place for place, history in enumerate(evidence.facts.all)}
         groups = {name: place for place, name in enumerate(woven.groups)}
-        self._receivers: dict[tuple[int, str], list[tuple[Range, int]]] = {}
-        """By group and sender: who delivers which of its messages, as a bit."""
-        self._ranges: dict[str, dict[tuple[int, int], int]] = {}
-        """By process, then by group and code of the sender: the first number that it delivers."""
+        self._receivers: dict[tuple[int, str], list[tuple[Range, int]]] = {}  # by group and sender: ranges, and a receiver's bit
+        self._ranges: dict[str, dict[tuple[int, int], int]] = {}  # by process, group and sender's code: its first number
         for (process, group), by_sender in ranges.items():
             for sender, mine in by_sender.items():
                 place = groups[group]
@@ -136,8 +134,7 @@ class _Knowledge:
                 self._ranges.setdefault(process, {})[place, woven.own_code(sender)] = mine[0]
         self._walkers = {name: _Walker(name, self._rows(name)) for name in places}
         self._all_delivering = _all_delivering(evidence, places)
-        self._with: dict[tuple[int, str], list[int]] = {}
-        """By group and sender: what is known with each of its messages, as far as they were reached."""
+        self._with: dict[tuple[int, str], list[int]] = {}  # by group and sender: what is known with each message
         self._before: dict[tuple[int, str, int], int] = {}  # by group, sender and number: what was known before it was sent
 
     def _rows(self, process: str) -> Iterator[tuple[int, int]]:
@@ -255,8 +252,7 @@ class Clocks:
             for place in np.unique(sent).tolist():
                 self._told[name, woven.groups[place]] = np.flatnonzero(sent == place) + base
         self._owner: NDArray[np.int32] = np.repeat(np.arange(len(self._names), dtype=np.int32), self._counts)
-        self._delivered = [self._messages(name, group) for name in self._names]
-        """By process: where in its strand a delivery stands, and of which message."""
+        self._delivered = [self._messages(name, group) for name in self._names]  # by process: places in its strand, messages
         self._clocks: NDArray[np.int32] = np.zeros((self._size, len(self._names)), np.int32)
         self._fill([np.flatnonzero(strand.senders == 0) for strand in strands])
         self._last: dict[int, tuple[Ints, Ints]] = {}

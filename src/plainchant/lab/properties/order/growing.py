@@ -98,16 +98,14 @@ class _Hole:
     low: int
     high: int
     round: int
-    found: list[tuple[int, int, int]]
-    """Later messages that it delivered: number, index, time. Each may be the first since which the missing one is owed."""
+    found: list[tuple[int, int, int]]  # later messages that it delivered: number, index, time; one may show it owed
 
 
 class Fifo:
     """Messages of a sender are delivered in the order in which it sent them, without holes that are owed."""
 
     def __init__(self) -> None:
-        self._holes: dict[tuple[str, str, str], list[_Hole]] = {}
-        """By process, group and sender: those that wait to be judged, and those that were not owed when they were."""
+        self._holes: dict[tuple[str, str, str], list[_Hole]] = {}  # by process, group and sender: not judged or not owed yet
         self._count = 0
 
     def delivered(self, run: RunState, history: History, message: Message, index: int, time: int, highest: int) -> None:

@@ -24,8 +24,7 @@ from ..facts import History, Run, is_timing_fault
 Stretch: TypeAlias = tuple[int, int]  # from one time to another, ns
 
 NETWORK: Final = frozenset({"partition", "cut", "clog", "loss", "lan"})  # kinds of fault of the network; ``heal`` ends them
-OWN: Final = frozenset({"pause", "slow", "sluggish", "busy", "omit", "step", "disk"})
-"""Kinds of fault that make a process slow or deaf itself."""
+OWN: Final = frozenset({"pause", "slow", "sluggish", "busy", "omit", "step", "disk"})  # these make a process slow or deaf
 FOREVER: Final = 2**62
 
 

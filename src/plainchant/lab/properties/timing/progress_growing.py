@@ -85,8 +85,7 @@ class Progress:
         self._faults: list[tuple[int, str, dict[str, Any]]] = []
         self._moments: set[int] = set()
         self._seen: dict[_Stream, Seen] = {}
-        self._views: dict[_Stream, list[tuple[int, frozenset[str]]]] = {}
-        """When a process installed which members; no members: it left."""
+        self._views: dict[_Stream, list[tuple[int, frozenset[str]]]] = {}  # when it installed which members; none: it left
         self._members: set[_Stream] = set()
         self._waiting: dict[_Stream, deque[_Given]] = {}
         self._taken: dict[_Stream, dict[int, _Taken]] = {}
@@ -97,10 +96,8 @@ class Progress:
         self._reported: set[tuple[Message, str]] = set()
         self._stuck: set[tuple[str, str, int]] = set()  # messages that were reported before they were sent, by their ``accept``
         self._grew: dict[str, int] = {}  # by process: the last round that brought something of it
-        self.clockless: set[str] = set()
-        """Processes with a timing fault, or whose clock was set: only the end decides what excuses them."""
-        self.unordered: set[_Stream] = set()
-        """Processes that send in another order than messages were accepted in, or whose streams were not admitted."""
+        self.clockless: set[str] = set()  # with a timing fault, or a clock that was set: only the end excuses them
+        self.unordered: set[_Stream] = set()  # streams that were not admitted, or sent in another order than accepted
 
     # --- what disturbs ------------------------------------------------------------------------------------------------
 

@@ -197,8 +197,7 @@ class Detection:
     """A process crashed, and another that had it in its view installed one without it, or had the time to."""
 
     group: GroupId
-    events: tuple[Place, Place]
-    """The crash, and the view without it; where there is none, the last row of the one that should have installed it."""
+    events: tuple[Place, Place]  # the crash, and the view without it, or the last row of the process that has none
     is_late: bool
     sentence: str
 

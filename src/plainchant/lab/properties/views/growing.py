@@ -21,8 +21,7 @@ class ViewOrder:
     """Members that stay together install the same views in the same order."""
 
     def __init__(self) -> None:
-        self._next: dict[ViewId, dict[str, tuple[int, Installed]]] = {}
-        """After each view: what each process installed next in the same stay, and the index of that view there."""
+        self._next: dict[ViewId, dict[str, tuple[int, Installed]]] = {}  # after each view: its index and the next, by process
 
     def installed(self, run: RunState, history: History, new: Installed, before: Installed | None) -> None:
         view = run.views[new.view]
@@ -59,8 +58,7 @@ class ViewAtomicity:
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, str], Segment] = {}  # what each process has delivered in each group since its last view
-        self._steps: dict[tuple[ViewId, ViewId], _Kept] = {}
-        """The segment between two views of the process that was the first to have both."""
+        self._steps: dict[tuple[ViewId, ViewId], _Kept] = {}  # the segment of the first process that had both views
 
     def delivered(self, history: History, message: Message) -> None:
         segment = self._since.get((history.name, message[0]))
