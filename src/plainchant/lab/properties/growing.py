@@ -27,8 +27,7 @@ from ...trace.properties import BLOCK_PROPERTIES, PROPERTIES
 from .catalogue import CATALOGUE
 from .delivery.growing import Integrity, Unanimity
 from .facts import TAKES_PART, Message, View, detail_of, is_timing_fault
-from .growth.book import Condition, Finding
-from .growth.state import Delivery, History, Installed, Intervals, Letter, RunState, Sent, ViewId
+from .growth import Condition, Delivery, Finding, History, Installed, Intervals, Letter, RunState, Sent, ViewId
 from .order.growing import Fifo, Orders
 from .timing.growing import Bounded, Deadline
 from .timing.progress_growing import Progress

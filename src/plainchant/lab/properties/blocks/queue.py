@@ -33,8 +33,8 @@ class _Copy:
 
     def become(self, other: _Copy) -> _Copy:
         """Takes over all that another copy has come to."""
-        for field in dataclasses.fields(self):
-            setattr(self, field.name, shallow(getattr(other, field.name)))
+        for each in dataclasses.fields(self):
+            setattr(self, each.name, shallow(getattr(other, each.name)))
         return self
 
 

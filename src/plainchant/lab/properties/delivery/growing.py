@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..facts import Message
-from ..growth.book import Condition
-from ..growth.state import Delivery, History, Letter, RunState
+from ..growth import Condition, Delivery, History, Letter, RunState
 from ..report import say
 
 MOST_STRANGERS: Final = 1_000

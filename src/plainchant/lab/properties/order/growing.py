@@ -15,8 +15,7 @@ import dataclasses
 from typing import Final, TypeAlias
 
 from ..facts import Message
-from ..growth.book import Condition
-from ..growth.state import Delivery, History, Letter, RunState
+from ..growth import Condition, Delivery, History, Letter, RunState
 from ..report import say
 
 ROUNDS: Final = 2  # ends of rounds after which everything that a process can have known is read

@@ -6,8 +6,7 @@ from typing import Final
 
 from ....trace.fact import Fact
 from ..facts import Message, between, detail_of
-from ..growth.book import Condition
-from ..growth.state import Delivery, History, Letter, RunState, Sent
+from ..growth import Condition, Delivery, History, Letter, RunState, Sent
 from ..order.growing import ROUNDS
 from ..report import say
 from .reference import Bounds, bounds_stated

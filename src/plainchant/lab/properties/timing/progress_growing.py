@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ....trace.fact import Fact
 from ..facts import Message, Place, detail_of, is_timing_fault
-from ..growth.book import Condition
-from ..growth.state import History, RunState
+from ..growth import Condition, History, RunState
 from ..order.growing import ROUNDS
 from ..report import say
 from .disturbances import FOREVER, Disturbances, Seen, Stretch, sets_clock

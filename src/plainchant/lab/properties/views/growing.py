@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from ....trace.fact import Fact
 from ..facts import Message, detail_of
-from ..growth.state import Delivery, History, Installed, Intervals, Letter, RunState, ViewId
+from ..growth import Delivery, History, Installed, Intervals, Letter, RunState, ViewId
 from ..report import say
 
 MOST_STEPS: Final = 20_000  # steps from a view to the next, and signatures, that are remembered
