@@ -132,10 +132,7 @@ class _Run:
                 **self._traffic(rows),
                 **self._delays(rows),
                 **self._cost(rows, packets[group]),
-                **{
-                    metric: len(rows.get(kind, ())) if kind in recorded else None
-                    for metric, kind in (("nulls", "null"), ("retransmissions", "retransmit"), ("suspicions", "suspect"))
-                },
+                **{name: len(rows.get(kind, ())) if kind in recorded else None for name, kind in _COUNTED.items()},
                 "history_max": max((size for size in told if size is not None), default=None),
                 "unstable_max": self._unstable_max(rows),
                 "blocked_ns": self._blocked(rows) if "unblock" in recorded else None,
@@ -280,10 +277,8 @@ class _Run:
         if not len(stable):
             return None
         processes = self._process.codes
-        return max(
-            self._unstable_at(ranks, stable[processes[stable] == one], delivers[processes[delivers] == one])
-            for one in range(len(self._process.names))
-        )
+        everyone = [(stable[processes[stable] == one], delivers[processes[delivers] == one]) for one in np.unique(processes)]
+        return max(self._unstable_at(ranks, *mine) for mine in everyone)
 
     def _unstable_at(self, ranks: Integers, stable: Integers, delivers: Integers) -> int:
         if not len(delivers) or not len(stable):
@@ -420,11 +415,8 @@ class _Run:
                 since = None
             elif self._detail(row).state == "joining" and since is None:
                 since = int(self._clock[row])
-        return {
-            "joins": len(took),
-            **_middle("join", took),
-            "broken": sum(self._detail(int(row)).broken is not None for row in told),
-        }
+        broken = sum(self._detail(int(row)).broken is not None for row in told)
+        return {"joins": len(took), **_middle("join", took), "broken": broken}
 
     def _decisions(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
         """What receivers decided on messages, and how long that took them."""
@@ -478,6 +470,7 @@ class _Run:
 
 
 _FOR_EVER: Final = 2**63 - 1
+_COUNTED: Final = {"nulls": "null", "retransmissions": "retransmit", "suspicions": "suspect"}  # metrics that count rows
 
 
 def _excluded(views: Sequence[tuple[int, Sequence[str]]], crashed: str, since: int) -> int | None:

@@ -35,6 +35,13 @@ from .views import proof as views_proof
 from .views import reference as views
 
 ALL_OF_IT: Final = "all of it"
+_SENT: Final = "that a message was sent at all, unless its sender has ended"
+_HOLES: Final = "holes where a sender is in no view, or has parted from who lacks the message"
+_UNKNOWN: Final = "what is rejected in groups of whose members nothing tells yet"
+_NEVER_COME: Final = "messages that are owed and never come, where who owes them has left or parted since"
+_ANSWERS: Final = (
+    "answers to requests, and messages in groups without views, before later deliveries, or of processes with timing faults"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,18 +55,8 @@ class Property:
 
 
 CATALOGUE: Final[Mapping[str, Property]] = {
-    "integrity": Property(
-        delivery.integrity,
-        delivery_proof.integrity,
-        delivery_growing.Integrity,
-        "that a message was sent at all, unless its sender has ended",
-    ),
-    "fifo": Property(
-        order.fifo,
-        order_proof.fifo,
-        order_growing.Fifo,
-        "holes where a sender is in no view, or has parted from who lacks the message",
-    ),
+    "integrity": Property(delivery.integrity, delivery_proof.integrity, delivery_growing.Integrity, _SENT),
+    "fifo": Property(order.fifo, order_proof.fifo, order_growing.Fifo, _HOLES),
     "causal": Property(order.causal, order_proof.causal),
     "identical": Property(order.identical, order_proof.identical, order_growing.Orders, ""),
     "total": Property(order.total, order_proof.total, order_growing.Orders, "that it is causal"),
@@ -75,25 +72,10 @@ CATALOGUE: Final[Mapping[str, Property]] = {
     "sender-in-view": Property(views.sender_in_view, views_proof.sender_in_view, views_growing.SenderInView, ""),
     "same-view": Property(views.same_view, views_proof.same_view, views_growing.SameView, ""),
     "disjoint-views": Property(views.disjoint_views, None, views_growing.DisjointViews, ""),
-    "unanimity": Property(
-        delivery.unanimity,
-        delivery_proof.unanimity,
-        delivery_growing.Unanimity,
-        "what is rejected in groups of whose members nothing tells yet",
-    ),
-    "deadline": Property(
-        timing.deadline,
-        timing_proof.deadline,
-        timing_growing.Deadline,
-        "messages that are owed and never come, where who owes them has left or parted since",
-    ),
+    "unanimity": Property(delivery.unanimity, delivery_proof.unanimity, delivery_growing.Unanimity, _UNKNOWN),
+    "deadline": Property(timing.deadline, timing_proof.deadline, timing_growing.Deadline, _NEVER_COME),
     "bounded": Property(timing.bounded, timing_proof.bounded, timing_growing.Bounded, "how long crashes are not detected"),
-    "progress": Property(
-        timing_progress.progress,
-        progress_proof.progress,
-        progress_growing.Progress,
-        "answers to requests, and messages in groups without views, before later deliveries, or of processes with timing faults",
-    ),
+    "progress": Property(timing_progress.progress, progress_proof.progress, progress_growing.Progress, _ANSWERS),
     "prompt": Property(order.prompt, order_proof.prompt),
     "replica-agreement": Property(replicas.replica_agreement, replicas.without_blocks),
     "dictionary-merge": Property(merged.dictionary_merge, replicas.without_blocks),

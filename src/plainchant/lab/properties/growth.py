@@ -31,14 +31,9 @@ class Condition(NamedTuple):
     group: str | None = None
 
     def __str__(self) -> str:
-        what = {
-            "crash": "crashes",
-            "timing": "has a timing fault",
-            "leave": f"leaves {self.group}",
-            "clock": "has a timing fault, or its clock is set",
-            "untaken": f"is not admitted in {self.group}, or sends out of order",
-        }[self.kind]
-        return f"{self.process} {what}"
+        what = {"crash": "crashes", "timing": "has a timing fault", "clock": "has a timing fault, or its clock is set"}
+        what |= {"leave": f"leaves {self.group}", "untaken": f"is not admitted in {self.group}, or sends out of order"}
+        return f"{self.process} {what[self.kind]}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -284,8 +279,5 @@ class RunState:
 
     def _drops(self, history: History, group: str, other: str, after: int, upto: int | None = None) -> bool:
         """Whether it installed a view without another process after an event and up to another."""
-        return any(
-            after < installed.index and (upto is None or installed.index <= upto)
-            for installed in history.views.get(group, ())
-            if other not in self.views[installed.view].members
-        )
+        lacking = [each.index for each in history.views.get(group, ()) if other not in self.views[each.view].members]
+        return any(after < index and (upto is None or index <= upto) for index in lacking)

@@ -293,9 +293,8 @@ class Evidence:
     @cached_property
     def rotations(self) -> tuple[int, int]:
         """How often a token came back to a process without a view or a leave in between, and the longest time that took."""
-        pieces = sorted(
-            (turns for part in self.slices for turns in part.turns), key=lambda turns: (turns.process, turns.group, turns.first)
-        )
+        pieces = [turns for part in self.slices for turns in part.turns]
+        pieces.sort(key=lambda turns: (turns.process, turns.group, turns.first))
         count = sum(turns.rotations for turns in pieces)
         longest = [turns.longest for turns in pieces if turns.rotations]
         for one, other in pairwise(pieces):

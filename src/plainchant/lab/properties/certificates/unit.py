@@ -127,13 +127,9 @@ class Unit:
         width = len(details.values)
         pairs = self.rows.kind.codes[having].astype(np.int64) * width + details.codes[having]
         known = np.array([value in KINDS for value in self.rows.kind.values], np.bool_)
-        bad = [
-            pair
-            for pair in np.unique(pairs).tolist()
-            if known[pair // width] and any(detail_problems(self.rows.kind.values[pair // width], details.values[pair % width]))
-        ]
-        if bad:
-            self._suspect(having[np.isin(pairs, bad)])
+        for kind, detail in (divmod(pair, width) for pair in np.unique(pairs).tolist()):
+            if known[kind] and any(detail_problems(self.rows.kind.values[kind], details.values[detail])):
+                self._suspect(having[pairs == kind * width + detail])
 
     def _cut_into_segments(self) -> None:
         """Gives each message row the number of its segment: between the ``view`` and ``join`` rows of its group and the
@@ -378,10 +374,8 @@ class Unit:
         ends = np.append(starts[1:], len(where)) - 1
         counts = np.add.reduceat(whole.astype(np.int64), starts).tolist()
         longest = np.maximum.reduceat(took, starts).tolist()
-        moments = [
-            (int(true_times[at]) if is_known else None, int(times[at]))
-            for at, is_known in zip(where.tolist(), known.tolist(), strict=True)
-        ]
+        clocks = zip(true_times[where].tolist(), times[where].tolist(), known.tolist(), strict=True)
+        moments = [(true_time if is_known else None, time) for true_time, time, is_known in clocks]
         for first, last, count, most in zip(starts.tolist(), ends.tolist(), counts, longest, strict=True):
             at, to = int(where[first]), int(where[last])
             spans = (int(rows.index[at]), moments[first], int(rows.index[to]), moments[last])

@@ -161,12 +161,9 @@ def _agrees(report: Report, p: History, q: History, deliveries: list[Event], bla
                 blamed.add((q.name, message))
                 where = f"in {view}, which {q.name} installed too" if view else f"and {q.name} is a member"
                 who = f"{p.name}, which crashes later," if p.crashed else p.name
-                report.violation(
-                    f"{who} delivers {say(message)} {where}; {q.name} is correct and never delivers it",
-                    events=[delivery, *([(q.name, q.installed[view])] if view else [])],
-                    processes=[p.name, q.name],
-                    messages=[message],
-                )
+                told = f"{who} delivers {say(message)} {where}; {q.name} is correct and never delivers it"
+                events = [delivery.place, *([(q.name, q.installed[view])] if view else [])]
+                report.violation(told, events=events, processes=[p.name, q.name], messages=[message])
 
 
 def unanimity(report: Report) -> None:

@@ -56,12 +56,10 @@ def by_one_order(evidence: Evidence, woven: Woven) -> int:
 
 def are_recorded(evidence: Evidence) -> bool:
     """Whether of everything that is delivered there is a ``send``."""
-    sets = evidence.sets
-    return sets is not None and all(
-        ranges[-1][1] <= evidence.sent_up_to(sender, group)
-        for (_, group), by_sender in sets.items()
-        for sender, ranges in by_sender.items()
-    )
+    for (_, group), by_sender in (evidence.sets or {}).items():
+        if any(ranges[-1][1] > evidence.sent_up_to(sender, group) for sender, ranges in by_sender.items()):
+            return False
+    return evidence.sets is not None
 
 
 class _Lacking(NamedTuple):
@@ -391,9 +389,7 @@ class Clocks:
         """For each delivery of a process in a group, the index of a row from which up to it the process installs no view of the
         group and leaves none."""
         if (process, group) not in self._since:
-            tapes = [
-                tape for part in self._evidence.slices for tape in part.tapes if tape.process == process and tape.group == group
-            ]
+            tapes = [tape for part in self._evidence.slices for tape in part.tapes if tape[:2] == (process, group)]
             tapes.sort(key=lambda tape: tape.first)
             parts = [np.full(np.count_nonzero(tape.codes), tape.first, np.int64) for tape in tapes]
             self._since[process, group] = np.concatenate(parts) if parts else np.zeros(0, np.int64)

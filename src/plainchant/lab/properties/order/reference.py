@@ -139,10 +139,8 @@ def _no_missing_cause(
             if owed is not None:
                 blamed.add(send.message)
                 until = "" if group is not None else " until the end"
-                told = (
-                    f"{say(send.message)} happened before {say(owed.message)}, which {history.name} delivers; "
-                    f"it never delivers the first, which it owes{until}"
-                )
+                told = f"{say(send.message)} happened before {say(owed.message)}, which {history.name} delivers"
+                told += f"; it never delivers the first, which it owes{until}"
                 report.violation(told, events=[send, owed], messages=[send.message, owed.message])
 
 
@@ -256,11 +254,9 @@ def _show_cycle(report: Report, knot: list[Message], after: dict[Message, dict[M
         merged[0] = (merged[-1][0], merged[0][1], merged[0][2])
         merged.pop()
     clauses = [f"{history.name} delivers {say(first)} before {say(second)}" for first, second, history in merged]
-    report.violation(
-        "delivery orders form a cycle: " + ", ".join(clauses),
-        events=[history.first[m] for first, second, history in merged for m in (first, second)],
-        messages=[first for first, _, _ in merged],
-    )
+    told, messages = "delivery orders form a cycle: " + ", ".join(clauses), [first for first, _, _ in merged]
+    events = [history.first[m] for first, second, history in merged for m in (first, second)]
+    report.violation(told, events=events, messages=messages)
 
 
 def _shortest_cycle(start: Message, knot: set[Message], after: dict[Message, dict[Message, History]]) -> list[Message]:

@@ -48,11 +48,8 @@ def sets_clock(detail: dict[str, Any]) -> bool:
 
 def disturbances_of(run: Run) -> Disturbances:
     """What disturbed a whole run."""
-    faults = [
-        (moment(run, history.rows[index]), history.name, run.columns.detail(history.rows[index]))
-        for history in run.all
-        for index in history.faults
-    ]
+    rows = [(history.name, history.rows[index]) for history in run.all for index in history.faults]
+    faults = [(moment(run, row), name, run.columns.detail(row)) for name, row in rows]
     moments = {at for history in run.all for at in _changes(run, history)}
     return Disturbances(run.despite if run.despite is not None else frozenset(), faults, moments)
 

@@ -175,9 +175,8 @@ class Progress:
         in_force = run.histories[sender].in_force.get(group)
         members = None if in_force is None else run.views[in_force].members
         taken = self._taken.setdefault(stream, {})
-        taken[number] = _Taken(
-            given.at, (sender, given.index), members, len(self._views.get(stream, ())), given.size, place is not None
-        )
+        views = len(self._views.get(stream, ()))
+        taken[number] = _Taken(given.at, (sender, given.index), members, views, given.size, place is not None)
         if (sender, group, given.index) in self._stuck:
             self._reported.add((message, sender))
         if len(taken) > MAX_ACCEPTED:
@@ -246,12 +245,8 @@ class Progress:
 
     def _horizon(self, run: RunState) -> int:
         """Up to when everything is known."""
-        growing = [
-            _now(history)
-            for history in run.histories.values()
-            if not history.final and run.round - self._grew.get(history.name, 0) < ROUNDS
-        ]
-        return min(growing, default=-FOREVER)
+        growing = [history for history in run.histories.values() if run.round - self._grew.get(history.name, 0) < ROUNDS]
+        return min((_now(history) for history in growing if not history.final), default=-FOREVER)
 
     def _ready(self, run: RunState, reached: int) -> Iterator[_Wait]:
         for _ in range(len(self._suspected)):

@@ -114,9 +114,7 @@ class _Waiting:
         delivered = self._prover.set_of(q.name, group, p.name)
         if delivered[-1][1] > len(accepted.times):
             raise Doubtful
-        numbers, begins, ends = (
-            np.concatenate([getattr(each, name) for each in steps]) for name in ("numbers", "begins", "ends")
-        )
+        numbers, begins, ends = map(np.concatenate, zip(*((each.numbers, each.begins, each.ends) for each in steps), strict=True))
         before = np.append(-FOREVER, ends[:-1])
         since = np.maximum(before, accepted.times[numbers - 1])
         for at in np.flatnonzero(begins - since > self._bound).tolist():

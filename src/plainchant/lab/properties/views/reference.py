@@ -112,12 +112,12 @@ def _report_difference(report: Report, one: _Segment, other: _Segment) -> None:
             if message in theirs:
                 continue
             elsewhere = lacks.first.get(message)
-            report.violation(
-                f"{has.name} delivers {say(message)} between {first.view} and {second.view}; {lacks.name} installs both"
-                + (" and delivers it elsewhere" if elsewhere else " and never delivers it"),
-                events=[delivery, (lacks.name, begin.index), (lacks.name, end.index), *([elsewhere] if elsewhere else [])],
-                messages=[message],
+            told = f"{has.name} delivers {say(message)} between {first.view} and {second.view}; {lacks.name} installs both"
+            told += " and delivers it elsewhere" if elsewhere else " and never delivers it"
+            events = [delivery.place, (lacks.name, begin.index), (lacks.name, end.index)] + (
+                [elsewhere.place] if elsewhere else []
             )
+            report.violation(told, events=events, messages=[message])
 
 
 def view_exclusion(report: Report) -> None:
@@ -172,11 +172,9 @@ def sender_in_view(report: Report) -> None:
                 report.cases += 1
             elif sender in report.run.named[group] or (sender in joining and group in joining[sender].joined):
                 report.cases += 1
-                report.violation(
-                    f"{history.name} delivers {say(delivery.message)} in {delivery.view}, in which {sender} is not",
-                    events=[(history.name, history.installed[delivery.view]), delivery],
-                    messages=[delivery.message],
-                )
+                told = f"{history.name} delivers {say(delivery.message)} in {delivery.view}, in which {sender} is not"
+                events = [(history.name, history.installed[delivery.view]), delivery.place]
+                report.violation(told, events=events, messages=[delivery.message])
 
 
 def same_view(report: Report) -> None:
