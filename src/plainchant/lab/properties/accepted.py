@@ -1,8 +1,7 @@
 """Was every accepted message delivered, once? A check beside the properties, for the time after faults.
 
-``group.send`` accepts a message *for good*: it is sent, or the process dies. The properties of a trace begin with ``send``, when
-the protocol has taken the message; they do not notice a message that the API accepted and no protocol took. This check begins
-with ``accept``:
+``group.send`` accepts a message *for good*: it is sent, or the process dies. The properties of a trace begin with ``send``; they
+do not notice a message that the API accepted and no protocol took. This check begins with ``accept``:
 
     Every message that was accepted from a *survivor* (it lives at the end of a drained run, and did not leave the group) was
     sent, in the order in which it was accepted unless deadlines let messages overtake, and was delivered **exactly once**, by

@@ -77,8 +77,6 @@ class Growing(RunState):
         self._bounded = Bounded()
         self._progress = Progress()
 
-    # --- facts in -----------------------------------------------------------------------------------------------------
-
     def feed(self, facts: Iterable[Fact]) -> None:
         """Takes facts of this run, in any order; those that it has already are ignored."""
         for fact in facts:
@@ -274,8 +272,6 @@ class Growing(RunState):
             self.named.add((group, process))
             self._sender_in_view.named(self, group, process)
 
-    # --- memory -------------------------------------------------------------------------------------------------------
-
     def _letter(self, message: Message) -> Letter | None:
         """What is known of a message; None if it was forgotten."""
         letter = self.letters.get(message)
@@ -308,8 +304,6 @@ class Growing(RunState):
             del self.letters[message]
             key = message[:2]
             self._forgotten[key] = max(self._forgotten.get(key, 0), message[2])
-
-    # --- verdict out --------------------------------------------------------------------------------------------------
 
     def _holds(self, condition: Condition) -> bool:
         history = self.histories.get(condition.process)

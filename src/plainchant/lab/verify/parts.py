@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
@@ -189,23 +190,13 @@ def _union(spans: Iterable[tuple[Any, Any]]) -> list[tuple[str, str]]:
 
 def _merged(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """Neighbouring row groups of a file as one piece."""
-    current: Piece | None = None
-    for piece in pieces:
-        if current is not None and (current.path, current.file) == (piece.path, piece.file):
-            known = None not in (current.low, current.high, piece.low, piece.high)
-            current = dataclasses.replace(
-                current,
-                groups=current.groups + piece.groups,
-                rows=current.rows + piece.rows,
-                low=min(current.low or "", piece.low or "") if known else None,
-                high=max(current.high or "", piece.high or "") if known else None,
-            )
-        else:
-            if current is not None:
-                yield current
-            current = piece
-    if current is not None:
-        yield current
+    for _, near in groupby(pieces, key=lambda piece: (piece.path, piece.file)):
+        these = list(near)
+        known = all(piece.low is not None and piece.high is not None for piece in these)
+        low, high = min(piece.low or "" for piece in these), max(piece.high or "" for piece in these)
+        groups = tuple(group for piece in these for group in piece.groups)
+        rows = sum(piece.rows for piece in these)
+        yield dataclasses.replace(these[0], groups=groups, rows=rows, low=low if known else None, high=high if known else None)
 
 
 def addresses(path: str, files: Sequence[str]) -> list[str]:

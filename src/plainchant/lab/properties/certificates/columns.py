@@ -1,8 +1,8 @@
 """A table of trace rows as NumPy columns, histories together and in order: what stage 1 computes with.
 
-Strings become codes. The codes of runs and processes are ranks of their names, so that rows which stand in the order
-(run, process, index), as in every file of our own, are seen to be in order and are not sorted again. Null is -1 in a
-column of codes; columns of integers that have nulls come with a mask.
+Strings become codes (-1: null). The codes of runs and processes are ranks of their names, so that rows in the order (run,
+process, index), as in every file of our own, are seen to be in order and are not sorted again. Columns of integers that have
+nulls come with a mask.
 """
 
 from __future__ import annotations

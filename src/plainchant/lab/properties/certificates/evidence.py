@@ -87,8 +87,6 @@ class Evidence:
             self.suspect = self.suspect or span.low != numbers.get(span[:2], 0) + 1
             numbers[span[:2]] = span.high
 
-    # --- intervals ----------------------------------------------------------------------------------------------------
-
     def view_at(self, process: str, index: int) -> View | None:
         """The view in force at the first row of an interval or tape."""
         return self.event(process, index).view
@@ -172,8 +170,6 @@ class Evidence:
                     here[sender] = (*before, (low, interval.high))
         return found
 
-    # --- tapes --------------------------------------------------------------------------------------------------------
-
     @cached_property
     def tapes(self) -> dict[Place, list[tuple[View | None, Codes]]]:
         """By process and group, view by view: the codes of the senders, with 0 for sends."""
@@ -200,8 +196,6 @@ class Evidence:
             else:
                 joined.append((view, [codes]))
         return [(view, codes[0] if len(codes) == 1 else np.concatenate(codes)) for view, codes in joined]
-
-    # --- what rows about a message agree on ---------------------------------------------------------------------------
 
     @cached_property
     def digests_agree(self) -> bool:
@@ -264,8 +258,6 @@ class Evidence:
             elif hash_block(np.array([values[number] for number in sorted(values)], np.int64)) != whole[key]:
                 return False, []
         return True, unresolved
-
-    # --- who ----------------------------------------------------------------------------------------------------------
 
     @cached_property
     def participates(self) -> dict[str, set[str]]:

@@ -1,8 +1,6 @@
-"""Histories read back from certificates: the group and the sender of each message row of a process.
-
-A tape gives the senders of one history in one group; the weave says how the history's groups alternate. Together they are the
-order of all its sends and deliveries, a few bytes each. The sets of numbers (``evidence``) then tell which message each row is
-about.
+"""Histories read back from certificates: the group and the sender of each message row of a process. A tape gives the senders of
+one history in one group; the weave says how the history's groups alternate. Together they are the order of all its sends and
+deliveries, a few bytes each. The sets of numbers (``evidence``) then tell which message each row is about.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Checks on a growing trace: fifo, identical, and the order of uniform and total.
 
-**Two orders are compared with four numbers.** Take two processes and the messages that both have delivered, as far as is known.
-When the second process is seen to deliver a message, that delivery is its latest. So the orders agree exactly if the message is
-also the latest at the other process, among the messages that they have in common. It is enough to remember, for each pair, how
-far their common messages reach at each of the two.
+**Two orders are compared with four numbers.** Of the messages that two processes have both delivered, as far as is known, a
+delivery that is seen now is the latest of its process. So the orders agree exactly if the message is also the latest at the other
+process, among those in common. It is enough to remember, for each pair, how far their common messages reach at each of the two.
 
-**A hole that is owed stays wrong.** If a process delivers a message of a sender without an earlier one that it owes, then
-either it never delivers that one, or it does so later, and then out of order.
+**A hole that is owed stays wrong.** If a process delivers a message of a sender without an earlier one that it owes, then either
+it never delivers that one, or it does so later, and then out of order.
 """
 
 from __future__ import annotations

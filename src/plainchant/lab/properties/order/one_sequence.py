@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -33,6 +32,7 @@ class OneSequence:
         places = [(history.name, group) for history in self._run.all]
         self._tapes = {place[0]: evidence.tapes[place] for place in places if place in evidence.tapes}
         self._compare()
+        self._begin = min((self._chain[view] for lengths in self._lengths.values() for view in lengths), default=0)
 
     def _views(self) -> dict[View | None, int]:
         by_number: dict[int, View] = {}
@@ -99,15 +99,10 @@ class OneSequence:
             return 0
         return sum(min(size, theirs.get(view, 0)) for view, size in mine.items())
 
-    @cached_property
-    def _first(self) -> int:
-        """The first view in which a process delivers."""
-        return min((self._chain[view] for lengths in self._lengths.values() for view in lengths), default=0)
-
     def begins_with(self, process: str) -> int | None:
         """How many messages of the sequence a process delivers, from its first on; None if it begins later."""
         lengths = self._lengths.get(process, {})
-        if lengths and min(self._chain[view] for view in lengths) > self._first:
+        if lengths and min(map(self._chain.__getitem__, lengths)) > self._begin:
             return None
         return sum(lengths.values())
 

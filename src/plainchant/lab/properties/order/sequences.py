@@ -1,10 +1,10 @@
-"""What each process delivers, message by message, where no one sequence is common to all: a group that partitions and merges
-has several views at a time, and its members deliver with holes.
+"""What each process delivers, message by message, where no one sequence is common to all: a group that partitions and merges has
+several views at a time, and its members deliver with holes.
 
 A strand (``woven``) gives the group and the sender of each delivery, the sets (``evidence``) its number: so a history is an array
-of messages, each a small integer. Orders are then compared as they are defined, without regard to views. To show that the union
-of all orders has no cycle, messages are taken one by one, each when it is the next one of all processes that deliver it. Memory
-and time grow with the number of deliveries, about a microsecond each.
+of messages, each a small integer, and orders are compared as they are defined, without regard to views. To show that the union of
+all orders has no cycle, messages are taken one by one, each when it is the next one of all processes that deliver it. Memory and
+time grow with the number of deliveries, about a microsecond each.
 """
 
 from __future__ import annotations

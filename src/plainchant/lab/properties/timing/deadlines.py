@@ -1,9 +1,9 @@
 """Whether deliveries were in time: what ``deadline`` asks of the rows themselves.
 
-A deadline stands in the ``send`` row, and the deliveries it is for stand in other histories: certificates cannot hold all
-these times. They prove all but the times, and say what is left (:class:`Untimed`). That is settled by one pass over the rows
-about the senders concerned: in the task that has them, or, for a run that is spread over many, by Spark, which brings the
-rows about a message together. Where something is late, or might be, the exact search decides (see ``proof``).
+A deadline stands in the ``send`` row, and the deliveries it is for stand in other histories: certificates cannot hold all these
+times. They prove all else and say what is left (:class:`Untimed`). One pass over the rows about the senders concerned settles
+that: in the task that has them, or, for a run that is spread over many, by Spark, which brings the rows about a message together.
+Where something is late, or might be, the exact search decides (see ``proof``).
 """
 
 from __future__ import annotations
@@ -86,14 +86,10 @@ def timed(rows: pa.Table, untimed: Untimed) -> Timed:
 
 def about(rows: pa.Table, untimed: Untimed) -> pa.Table:
     """The rows that may tell: sends and deliveries of messages of the senders concerned."""
+    kind, sender = (rows.column(name).cast(pa.string()) for name in ("kind", "sender"))
     senders = pa.array(sorted({sender for _, sender in untimed.senders}), pa.string())
-    kept = pc.is_in(_plain(rows.column("kind")), pa.array(["send", "deliver"]))
-    kept = pc.and_(kept, pc.is_in(_plain(rows.column("sender")), senders))
+    kept = pc.and_(pc.is_in(kind, pa.array(["send", "deliver"])), pc.is_in(sender, senders))
     return rows.filter(kept).select(list(COLUMNS))
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
 class _Dues(NamedTuple):

@@ -90,8 +90,6 @@ class Judge:
         """When a row was written."""
         return moment(self._run, row)
 
-    # --- messages -----------------------------------------------------------------------------------------------------
-
     def messages(self, group: GroupId, bound: int, size: int | None) -> None:
         receivers = [history for history in self.placed if self._run.is_ever_member(history, group)]
         for p in self.placed:
@@ -209,8 +207,6 @@ class Judge:
         size = self._run.columns.size[row]
         return most is not None and size is not None and size > most
 
-    # --- who is together with whom ------------------------------------------------------------------------------------
-
     def together(self, p: History, q: History, group: GroupId, since: int, until: int) -> list[Stretch]:
         """The stretches between two times in which p's view names q and q's names p; without views: both are members."""
         found = [*common(self._naming(q, group, p.name), [(since, until)])]
@@ -247,8 +243,6 @@ class Judge:
             yield self.at(next(iter(history.rows.values()))), last
         for stay in history.stays.get(group, ()):
             yield self.at(stay.begin_row), last if stay.end_row is None else self.at(stay.end_row)
-
-    # --- requests -----------------------------------------------------------------------------------------------------
 
     def requests(self, history: History, bound: int) -> None:
         if history not in self.placed:

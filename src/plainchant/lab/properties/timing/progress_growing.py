@@ -1,12 +1,10 @@
 """Check on a growing trace: progress of messages, and ``bounded`` where it counts from their acceptance.
 
-A wait is judged when nothing can be read any more that would excuse it: when every history is known up to the wait's end. A
-history that has brought nothing for ``ROUNDS`` rounds holds up nothing: what it writes later is later. So a message that
-waits is reported while it waits, even if a third process hangs. Times of a history must not run backwards; where a clock was set,
-only the end decides.
-
-Left to the end are requests, groups without views and senders that are in no view, holes before later deliveries, and what
-a process other than the sender lacks of messages that were never taken.
+A wait is judged when every history is known up to the wait's end, so that nothing can be read any more that would excuse it. A
+history that has brought nothing for ``ROUNDS`` rounds holds up nothing: what it writes later is later. So a message that waits is
+reported while it waits, even if a third process hangs. Where a clock was set, times may run backwards and only the end decides.
+Left to the end are also requests, groups without views and senders that are in no view, holes before later deliveries, and what a
+process other than the sender lacks of messages that were never taken.
 """
 
 from __future__ import annotations
@@ -98,8 +96,6 @@ class Progress:
         self.clockless: set[str] = set()  # with a timing fault, or a clock that was set: only the end excuses them
         self.unordered: set[_Stream] = set()  # streams that were not admitted, or sent in another order than accepted
 
-    # --- what disturbs ------------------------------------------------------------------------------------------------
-
     def stated(self, detail: dict[str, Any]) -> None:
         """A ``start`` row."""
         bounds = detail.get("bounds")
@@ -156,8 +152,6 @@ class Progress:
         if place[0] in members:
             self._enter(place, at)
         self._views.setdefault(place, []).append((at, members))
-
-    # --- messages -----------------------------------------------------------------------------------------------------
 
     def sent(self, run: RunState, fact: Fact, message: Message, index: int) -> None:
         group, sender, number = message
@@ -225,8 +219,6 @@ class Progress:
             events = [taken.place, (receiver, index)]
             unless = [Condition("timing", process) for process in dict.fromkeys((receiver, message[1]))]
             run.book.violation("bounded", told, run.histories[receiver].time, events, messages=[message], unless=unless)
-
-    # --- judging ------------------------------------------------------------------------------------------------------
 
     def tick(self, run: RunState, *, over: bool = False) -> None:
         """Judges what nothing that is still unread can excuse."""
