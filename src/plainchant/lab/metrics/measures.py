@@ -34,8 +34,6 @@ from .schema import (
     METRICS,
     PERCENTS,
     STATES,
-    admission,
-    due_and_missed,
     ratio,
     share_of_packets,
     spread_of,
@@ -141,7 +139,8 @@ class _Run:
                 "view_changes": self._view_changes(rows),
                 **self._detection(name, rows, failures, evidence),
                 **self._fairness(rows),
-                **({**due_and_missed(late.due, late.missed), **_spread("lateness", late.values)} if late else {}),
+                **(late.counts() if late else {}),
+                **_spread("lateness", late.values if late else NOTHING),
                 **self._admission(rows),
                 "rotations": len(took) if "token" in recorded else None,
                 **_spread("rotation", took),
@@ -377,7 +376,8 @@ class _Run:
         """Streams whose deadlines were guaranteed or not; a ``reject`` of something else names no stream."""
         if "admit" not in self._of_kind and not self._rejections(self._of_kind):
             return {}
-        return admission(len(rows.get("admit", ())), self._rejections(rows))
+        admitted, rejected = len(rows.get("admit", ())), self._rejections(rows)
+        return {"admitted": admitted, "rejected": rejected, "admission_ratio": ratio(admitted, admitted + rejected)}
 
     def _rejections(self, rows: Mapping[str, Integers]) -> int:
         return sum(self._detail(int(row)).stream is not None for row in rows.get("reject", NOTHING))

@@ -328,9 +328,8 @@ class _Group:
     ) -> tuple[Recovery, int]:
         """The recovery with its dip, and when deliveries were as usual again."""
         window, begin = baseline.window, failure.since
-        told = dataclasses.replace(
-            told, before=baseline.rate * SECOND / len(told.survivors), window=window, lowest_before=baseline.lowest
-        )
+        before = baseline.rate * SECOND / len(told.survivors)
+        told = dataclasses.replace(told, before=before, window=window, lowest_before=baseline.lowest)
         last = self._run.last_send(self._group, told.survivors)
         if last is None or last < begin + window:
             return dataclasses.replace(told, remark=LOAD_ENDED), begin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -69,12 +69,3 @@ def share_of_packets(own: int, alone: int, of_groups: int) -> float | None:
     if not of_groups:
         return None if alone else 0.0
     return float(own) + float(alone) * float(own) / float(of_groups)
-
-
-def due_and_missed(due: int, missed: int) -> dict[str, Any]:
-    """Messages with deadlines at their destinations; nothing is known where there are none."""
-    return {"due": due or None, "missed": missed if due else None, "miss_ratio": ratio(missed, due)}
-
-
-def admission(admitted: int, rejected: int) -> dict[str, Any]:
-    return {"admitted": admitted, "rejected": rejected, "admission_ratio": ratio(admitted, admitted + rejected)}

@@ -150,9 +150,8 @@ class Result:
         """Adds a property of a run with that many ``events``; ``checked`` is 0 if the run was not fit for it."""
         outcome = Outcome(checked, checked * events, report.cases, report.count)
         self.outcomes[report.name] = self.outcomes.get(report.name, Outcome()) + outcome
-        self.violations += [
-            ((*key[:2], report.run.name, report.name, *key[2:]), violation) for key, violation in report.shown(most)
-        ]
+        place = (report.run.name, report.name)
+        self.violations += [((*key[:2], *place, *key[2:]), violation) for key, violation in report.shown(most)]
 
     def add(self, other: Result) -> None:
         for name, outcome in other.outcomes.items():

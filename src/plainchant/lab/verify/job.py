@@ -145,9 +145,6 @@ def _verification(total: Sum, options: Options) -> Verification:
     return total.verification(options.properties)
 
 
-# --- the jobs ---------------------------------------------------------------------------------------------------------
-
-
 def _verify_chunks(spark: SparkSession, plan: parts.Plan, options: Options, total: Sum) -> list[Found]:
     """Settles what can be settled; returns the runs that have to be searched."""
     frame = tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), CERTIFICATE_SQL)
@@ -262,9 +259,6 @@ def _frame(spark: SparkSession, files: Sequence[str], path: str, label: str) -> 
     others = [name for name in COLUMNS if name != "run"]
     columns = [F.col(f"`{name}`").cast(types.get(name, "bigint")).alias(name) for name in others]
     return frame.select(F.concat(F.lit(label), F.col("run")).alias("run"), *columns, F.col("_metadata.file_path").alias("file"))
-
-
-# --- the tasks --------------------------------------------------------------------------------------------------------
 
 
 def tasks(spark: SparkSession, work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], schema: str) -> DataFrame:

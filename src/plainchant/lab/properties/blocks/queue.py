@@ -45,10 +45,8 @@ class _Walk:
         self.report = report
         self.rows = replicas_of(report.run, ABOUT)
         self.pasts = Pasts(report.run)
-        self.put = {
-            (group, block, _job(note)) for (_, group, block), rows in self.rows.items() for note in rows if note.event == "put"
-        }
-        """Jobs that some copy says were put."""
+        notes = [note for rows in self.rows.values() for note in rows]
+        self.put = {(note.group, note.block, _job(note)) for note in notes if note.event == "put"}
         self.last: dict[Key, _Copy] = {}
         self.given: dict[Place, _Copy] = {}
         self.begun: dict[tuple[Key, Attempt], Note] = {}

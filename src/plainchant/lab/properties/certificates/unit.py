@@ -54,8 +54,6 @@ class Unit:
         if table.num_rows:
             self._certify()
 
-    # --- what happens once for all rows -------------------------------------------------------------------------------
-
     def _certify(self) -> None:
         rows = self.rows
         count = len(rows)
@@ -438,8 +436,6 @@ class Unit:
         self.skeleton: pa.Table = self.rows.rows(places)
         runs = self.rows.run.codes[places]
         self._skeleton_bounds: list[int] = np.searchsorted(runs, np.arange(len(self.runs) + 1)).tolist()
-
-    # --- what is asked for a run --------------------------------------------------------------------------------------
 
     def skeleton_rows(self, run: int) -> range:
         """Which rows of ``skeleton`` are the run's, given its place in ``runs``."""

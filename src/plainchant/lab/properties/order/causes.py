@@ -97,9 +97,6 @@ def _can_owe(run: Run, history: History, group: str) -> bool:
     return run.is_ever_member(history, group)
 
 
-# --- by one order -----------------------------------------------------------------------------------------------------
-
-
 class _Walker:
     """A process while its history is followed."""
 
@@ -222,9 +219,6 @@ def _all_delivering(evidence: Evidence, places: Mapping[str, int]) -> dict[str, 
     return {process: found.get(process, 0) for process in places}
 
 
-# --- by clocks --------------------------------------------------------------------------------------------------------
-
-
 class Clocks:
     """The vector clocks of a run's messages; Doubtful if they cannot be told from the certificates. With a group, of its messages
     alone, as if there were no others.
@@ -311,8 +305,6 @@ class Clocks:
         chosen = keys[last] % max(1, self._size)
         bounds = np.searchsorted(of_sender[last] // len(self._names), np.arange(len(sends) + 1))
         return chosen, chosen.tolist(), bounds.tolist()
-
-    # --- what is asked --------------------------------------------------------------------------------------------------
 
     def in_causal_order(self, owing: Owing, *, until_end: bool) -> int:
         """How many deliveries have a cause that the same process delivers, and how many causes processes lack that they might

@@ -106,10 +106,8 @@ class Judge:
         sends = self._sends.get((p.name, group), [])
         indices = p.accepts.get(group, ())
         rows = [p.rows[index] for index in indices]
-        origins, untaken = matched(
-            [(index, (digests[row], sizes[row])) for index, row in zip(indices, rows, strict=True)],
-            [(send.index, (digests[send.row], sizes[send.row])) for send in sends],
-        )
+        accepts = [(index, (digests[row], sizes[row])) for index, row in zip(indices, rows, strict=True)]
+        origins, untaken = matched(accepts, [(send.index, (digests[send.row], sizes[send.row])) for send in sends])
         accepted: dict[int, tuple[int, Place]] = {}
         for send, origin in zip(sends, origins, strict=True):
             index = send.index if origin is None else indices[origin]
