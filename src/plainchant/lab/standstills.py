@@ -1,29 +1,24 @@
-"""Standstills: the times in which a member delivers nothing although a message waits for it. The definition in NumPy.
+"""Standstills: the times in which a member delivers nothing although a message waits for it. Metrics and explanations read this.
 
 A message *waits* for a member from its ``send``, or, if it is the member's own, from its ``accept`` where there are such rows
 (the n-th ``accept`` of a process in a group is that of its message n), until the member delivers it. A standstill is a time
 between two successive deliveries of a member in a group, as far as a message waits in it that it delivers later. What it has
 handed in and never delivers waits to its last row, unless it leaves the group.
-
-Both the metrics and the explanations read this.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Integers: TypeAlias = npt.NDArray[np.int64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
+from .arrays import Integers, coded, integers, look_up, nullable
 
-KINDS: Final = ("accept", "send", "deliver", "leave", "crash", "end")
-"""Kinds of rows that standstills are read off, besides the last row of each process."""
+KINDS: Final = ("accept", "send", "deliver", "leave", "crash", "end")  # rows that matter, besides each process's last
 COLUMNS: Final = ("process", "index", "time", "true_time", "kind", "group", "sender", "seq", "sent")
 
 _NEVER: Final = np.iinfo(np.int64).max
@@ -38,10 +33,8 @@ class Standstill:
     group: str
     since: int
     until: int
-    ended_by: int | None
-    """The index of the delivery that ends it; None: it lasts to the end of the history."""
-    sender: str
-    """Whose message waited."""
+    ended_by: int | None  # the index of the delivery that ends it; None: it lasts to the end of the history
+    sender: str  # whose message waited
 
     @property
     def length(self) -> int:
@@ -55,35 +48,16 @@ def standstills(table: pa.Table) -> list[Standstill]:
     return sorted(found, key=lambda each: (-each.length, each.group, each.process))
 
 
-class _Coded:
-    """A column of strings as codes (-1: null) and the names they stand for."""
-
-    def __init__(self, column: pa.ChunkedArray) -> None:
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        encoded = column.combine_chunks().dictionary_encode()
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.combine_chunks()
-        self.codes: Integers = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        self.names: list[str] = encoded.dictionary.to_pylist()
-
-    def code(self, name: str) -> int:
-        """The code of a name; one that no row has if it does not occur."""
-        return self.names.index(name) if name in self.names else len(self.names)
-
-
 class _Columns:
     """The columns of one run that standstills are read off."""
 
     def __init__(self, table: pa.Table) -> None:
-        self.process, self.sender = _Coded(table.column("process")), _Coded(table.column("sender"))
-        self.kinds, self.groups = _Coded(table.column("kind")), _Coded(table.column("group"))
-        self.clock = _integers(pc.coalesce(table.column("true_time"), table.column("time")))
-        self.index = _integers(table.column("index"))
-        self.seq = _integers(pc.fill_null(table.column("seq"), 0))
-        self.has_seq: Flags = np.asarray(pc.is_valid(table.column("seq")).to_numpy())
-        self.sent = _integers(pc.fill_null(table.column("sent"), 0))
-        self.has_sent: Flags = np.asarray(pc.is_valid(table.column("sent")).to_numpy())
+        self.process, self.sender = coded(table.column("process")), coded(table.column("sender"))
+        self.kinds, self.groups = coded(table.column("kind")), coded(table.column("group"))
+        self.clock = integers(pc.coalesce(table.column("true_time"), table.column("time")))
+        self.index = integers(table.column("index"))
+        self.seq, self.has_seq = nullable(table.column("seq"))
+        self.sent, self.has_sent = nullable(table.column("sent"))
 
     def of_group(self, group: str) -> dict[str, Integers]:
         """The rows of a group, by kind."""
@@ -96,19 +70,12 @@ class _Columns:
     def sent_at(self, delivers: Integers, sends: Integers) -> Integers:
         """When each delivered message was sent, by its row or by the first ``send`` row of it; ``_NEVER``: not known."""
         at = np.where(self.has_sent[delivers], self.sent[delivers], _NEVER)
-        if self.has_sent[delivers].all() or not len(sends):
+        if self.has_sent[delivers].all():
             return at
         width = int(self.seq.max(initial=0)) + 1
         keys, wanted = (self.sender.codes[rows] * width + self.seq[rows] for rows in (sends, delivers))
-        order = np.lexsort((self.clock[sends], keys))
-        places = np.minimum(np.searchsorted(keys[order], wanted), len(sends) - 1)
-        is_known = (keys[order][places] == wanted) & ~self.has_sent[delivers]
-        return np.where(is_known, self.clock[sends][order][places], at)
-
-
-def _integers(column: pa.ChunkedArray) -> Integers:
-    values: Integers = column.to_numpy().astype(np.int64, copy=False)
-    return values
+        first, is_known = look_up(keys, self.clock[sends], wanted)
+        return np.where(is_known & ~self.has_sent[delivers], first, at)
 
 
 def _of_group(columns: _Columns, group: str) -> Iterator[Standstill]:
@@ -127,9 +94,12 @@ def _longest(
     columns: _Columns, group: str, rows: Mapping[str, Integers], process: int, delivers: Integers, waits: Integers
 ) -> Standstill | None:
     name = columns.process.names[process]
-    numbers, times = _handed_in(columns, rows, process)
     own = (columns.sender.codes[delivers] == columns.sender.code(name)) & columns.has_seq[delivers]
-    waits = _with_accepts(columns, rows, process, delivers, waits, own)
+    accepts = rows["accept"]
+    accepts = columns.in_order(accepts[columns.process.codes[accepts] == process])
+    waits = waits.copy()
+    told = own & (columns.seq[delivers] >= 1) & (columns.seq[delivers] <= len(accepts))
+    waits[told] = columns.clock[accepts[columns.seq[delivers][told] - 1]]
     found: list[Standstill] = []
     clock = columns.clock[delivers]
     if len(delivers):
@@ -142,6 +112,11 @@ def _longest(
             sender = columns.sender.names[columns.sender.codes[delivers[awaited]]] if columns.sender.names else name
             ended = int(columns.index[delivers[at]])
             found.append(Standstill(name, group, min(int(since[at]), int(clock[at])), int(clock[at]), ended, sender))
+    numbers, times = np.arange(1, len(accepts) + 1), columns.clock[accepts]
+    if not len(accepts):
+        sends = rows["send"]
+        sends = sends[(columns.process.codes[sends] == process) & columns.has_seq[sends]]
+        numbers, times = columns.seq[sends], columns.clock[sends]
     lacking = times[~np.isin(numbers, columns.seq[delivers[own]])]
     left = columns.process.codes[rows["leave"]] == process
     if len(lacking) and not left.any():
@@ -149,27 +124,3 @@ def _longest(
         last = int(columns.clock[columns.process.codes == process].max())
         found.append(Standstill(name, group, min(begins, last), last, None, name))
     return max(found, key=lambda each: each.length, default=None)
-
-
-def _handed_in(columns: _Columns, rows: Mapping[str, Integers], process: int) -> tuple[Integers, Integers]:
-    """The numbers of a process's messages and when it handed them in: accepted them, or, without such rows, sent them."""
-    accepts = rows["accept"]
-    accepts = columns.in_order(accepts[columns.process.codes[accepts] == process])
-    if len(accepts):
-        return np.arange(1, len(accepts) + 1), columns.clock[accepts]
-    sends = rows["send"]
-    sends = sends[(columns.process.codes[sends] == process) & columns.has_seq[sends]]
-    return columns.seq[sends], columns.clock[sends]
-
-
-def _with_accepts(
-    columns: _Columns, rows: Mapping[str, Integers], process: int, delivers: Integers, waits: Integers, own: Flags
-) -> Integers:
-    """Since when each delivered message waits: own ones since they were accepted, where that is told."""
-    accepts = rows["accept"]
-    accepts = columns.in_order(accepts[columns.process.codes[accepts] == process])
-    numbers = columns.seq[delivers]
-    told = own & (numbers >= 1) & (numbers <= len(accepts))
-    waits = waits.copy()
-    waits[told] = columns.clock[accepts[numbers[told] - 1]]
-    return waits

@@ -147,11 +147,11 @@ def random_trace(random: Random, run: str) -> pa.Table:
 
 
 def test_spark_gives_the_same(spark: SparkSession) -> None:
-    from plainchant.lab.metrics.detections_frames import match_frame
+    from plainchant.lab.metrics.frames import DETECTIONS_OF_RUNS
 
     random = Random("detections")
     made = pa.concat_tables([random_trace(random, f"r{number:03}") for number in range(150)]).combine_chunks()
     wanted = match(made)
     for name in DETECTIONS.names[1:]:
         assert any(wanted.column(name).to_pylist()), f"no random trace has {name}"
-    assert match_frame(spark.createDataFrame(made.select(list(COLUMNS)))).to_pylist() == wanted.to_pylist()
+    assert DETECTIONS_OF_RUNS.of_frame(spark.createDataFrame(made.select(list(COLUMNS)))).to_pylist() == wanted.to_pylist()

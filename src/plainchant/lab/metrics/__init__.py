@@ -1,9 +1,8 @@
 """Figures about runs: counts, delays and costs, failures that were detected, and how groups recover.
 
-``measures`` defines the metrics on a table of whole runs (``realtime`` has those about deadlines, ``lab.standstills`` the
-times in which members wait, ``arrays`` the NumPy helpers),
-``frames`` computes the same on Spark; ``detections`` and ``detections_frames`` do this for failures and how they were noticed;
-``recovery`` describes a group after a failure; ``paths`` chooses between this process and Spark for files.
+``measures`` defines the metrics on a table of whole runs (``realtime`` those about deadlines, ``lab.standstills`` those about
+waiting members), ``detections`` matches failures with how they were noticed; ``frames`` computes both on Spark, ``paths``
+chooses between this process and Spark. ``recovery`` describes a group after a failure.
 """
 
 from __future__ import annotations

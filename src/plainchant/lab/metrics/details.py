@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 import msgspec
@@ -50,14 +51,8 @@ def _decode_what_fits(text: str) -> Detail:
         given = _decode_object(text)
     except msgspec.MsgspecError:
         return Detail()
-    return Detail(**{name: value for name, value in given.items() if _fits(name, value)})
-
-
-def _fits(name: str, value: object) -> bool:
-    if name not in Detail.__struct_fields__:
-        return False
-    try:
-        msgspec.convert({name: value}, Detail)
-    except msgspec.ValidationError:
-        return False
-    return True
+    found = Detail()
+    for name in given.keys() & set(Detail.__struct_fields__):
+        with contextlib.suppress(msgspec.ValidationError):
+            setattr(found, name, getattr(msgspec.convert({name: given[name]}, Detail), name))
+    return found

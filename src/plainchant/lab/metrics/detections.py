@@ -1,7 +1,5 @@
 """Injected failures and what was detected of them: one row of counts for each run, from the trace alone.
 
-Theory of operation
--------------------
 An *injection* is a ``fault`` row of kind ``crash`` or ``omit`` (a packet that a process dropped as it came in). What must have
 followed:
 
@@ -13,11 +11,8 @@ followed:
 
 The other way round, an *elimination* is a view without a process that the view before at the same process had, and which had
 neither crashed nor left by then. It is *provoked* if an omission of a packet from that process had been injected before, else
-*false*. A halt by the protocol at a process without an injected omission is *unprovoked*, unless it was eliminated before, and so
-halts rightly. Moments are compared by the global clock, or by the processes' own where there is none.
-
-:func:`match` says it in plain Python for tables of whole runs; ``detections_frames`` in Spark's built-in functions for traces
-of any size. A test holds the two equal.
+*false*. A halt by the protocol at a process without an injected omission is *unprovoked*, unless it was eliminated before.
+Moments are compared by the global clock, or by the processes' own where there is none.
 """
 
 from __future__ import annotations
@@ -30,30 +25,24 @@ import pyarrow.compute as pc
 
 from ..show import decode
 
-DETECTIONS: Final = pa.schema(
-    [
-        ("run", pa.string()),
-        ("crashes", pa.int64()),  # injected, took effect, and another process could see it
-        ("crashes_matched", pa.int64()),
-        ("crashes_unseen", pa.int64()),
-        ("omissions", pa.int64()),
-        ("omissions_halted", pa.int64()),
-        ("omissions_repaired", pa.int64()),
-        ("omissions_eliminated", pa.int64()),
-        ("omissions_without_effect", pa.int64()),
-        ("eliminations_provoked", pa.int64()),  # of processes that were alive
-        ("eliminations_false", pa.int64()),
-        ("halts_unprovoked", pa.int64()),
-    ]
+_COUNTS: Final = (
+    *("crashes", "crashes_matched", "crashes_unseen"),
+    *("omissions", "omissions_halted", "omissions_repaired", "omissions_eliminated", "omissions_without_effect"),
+    *("eliminations_provoked", "eliminations_false", "halts_unprovoked"),
 )
+DETECTIONS: Final = pa.schema([("run", pa.string()), *((name, pa.int64()) for name in _COUNTS)])
 
 COLUMNS: Final = ("run", "process", "index", "time", "true_time", "kind", "group", "sender", "members", "detail")
 """The columns of a trace that are read here."""
 
 _FOR_EVER: Final = 2**63 - 1
 
-KINDS: Final = ("fault", "crash", "view", "leave", "retransmit")
-"""Kinds of rows that are read here."""
+KINDS: Final = ("fault", "crash", "view", "leave", "retransmit")  # kinds of rows that are read here
+
+
+def needed(table: pa.Table) -> pa.Table:
+    """The rows that :func:`match` reads, and the first row of every process, so that it knows all runs."""
+    return table.filter(pc.or_(pc.is_in(table.column("kind"), pa.array(KINDS)), pc.equal(table.column("index"), 0)))
 
 
 def match(table: pa.Table) -> pa.Table:
@@ -81,7 +70,12 @@ class _Matching:
         of_kind: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in KINDS}
         for row in sorted(rows, key=lambda row: (row["process"], row["index"])):
             of_kind[row["kind"]].append(row)
-        self._faults, self._retransmits = of_kind["fault"], of_kind["retransmit"]
+        self._faults = of_kind["fault"]
+        self._again: dict[tuple[str, str, str] | None, list[tuple[int, list[str]]]] = {}  # by packet: when, and to whom
+        for row in of_kind["retransmit"]:
+            packet = row["sender"], str(row["detail"].get("visit")), str(row["detail"].get("number"))
+            to = row["detail"].get("to")
+            self._again.setdefault(packet, []).append((row["clock"], to if isinstance(to, list) else []))
         self._stops = {row["process"]: row for row in of_kind["crash"]}
         self._leaves = {(row["group"], row["process"]): row["clock"] for row in reversed(of_kind["leave"])}
         self._dropped = list(_dropped(of_kind["view"]))
@@ -97,7 +91,7 @@ class _Matching:
         return (stop is not None and stop["clock"] <= clock) or (left is not None and left <= clock)
 
     def counts(self) -> dict[str, int]:
-        found = dict.fromkeys(DETECTIONS.names[1:], 0)
+        found = dict.fromkeys(_COUNTS, 0)
         omissions = [row for row in self._faults if row["detail"].get("fault") == "omit"]
         for row in self._faults:
             stop = self._stops.get(row["process"])
@@ -122,9 +116,8 @@ class _Matching:
         process, clock, packet = row["process"], row["clock"], _packet(row)
         if _is_halt(self._stops.get(process)) and (row is last or (packet is not None and packet == _packet(last))):
             return "halted"
-        for again in self._retransmits:
-            if again["clock"] >= clock and process in _targets(again["detail"]) and _is_same(packet, again):
-                return "repaired"
+        if any(at >= clock and process in targets for at, targets in self._again.get(packet, ())):
+            return "repaired"
         if any(who == process and at >= clock for (_, who), at in self._eliminated.items()):
             return "eliminated"
         return "without_effect"
@@ -162,13 +155,3 @@ def _packet(row: Mapping[str, Any]) -> tuple[str, str, str] | None:
     if not isinstance(identity, list) or len(identity) != 4:
         return None
     return str(identity[1]), str(identity[2]), str(identity[3])
-
-
-def _targets(detail: Mapping[str, Any]) -> list[str]:
-    to = detail.get("to")
-    return to if isinstance(to, list) else []
-
-
-def _is_same(packet: tuple[str, str, str] | None, again: Mapping[str, Any]) -> bool:
-    visit, number = (str(again["detail"].get(name)) for name in ("visit", "number"))
-    return packet == (again["sender"], visit, number)

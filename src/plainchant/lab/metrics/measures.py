@@ -1,39 +1,43 @@
-"""What a run cost and how long things took: one row of figures for each (run, group), from the trace alone.
+"""What a run cost and how long things took: one row of figures for each (run, group), from the trace alone. ``docs/metrics.md``
+has every definition for people; ``schema`` has the columns.
 
-Theory of operation
--------------------
-:func:`measure` is the definition in NumPy, for tables of whole runs that fit into a task: sweeps call it for every run,
-commands for traces of moderate size. ``frames`` is the same definition in Spark's built-in functions, for a
-trace of any size; a test holds the two equal, value by value. So every figure is defined in a way that both can compute
-exactly: counts and times are integers, a percentile interpolates between the two nearest values in integer arithmetic,
-and a ratio is one division of doubles.
+:func:`measure` is the definition in NumPy, for tables of whole runs that fit into a task: sweeps call it for every run, commands
+for traces of moderate size, ``frames`` for the runs of a trace of any size. Counts and times are integers, a percentile
+interpolates between the two nearest values in integer arithmetic, and a ratio is one division of doubles. A run is coded once
+(every string column becomes small integers); each group's figures are sums and sorts over those codes. Only the few rows whose
+``detail`` matters are decoded.
 
-A run is coded once (every string column becomes small integers), then each group's figures are sums and sorts over
-those codes. Only the few rows whose ``detail`` matters are decoded.
-
-*Not recorded* is null, *none happened* is 0, and a trace does not say which it is when a kind of event is missing. So:
-a kind is taken as recorded if the run has a row of it, if the ``start`` row says so (``"records": ["null", ...]`` in its
-``detail``), or if the run's protocol is described so (``Description.recorded``).
-
-``docs/metrics.md`` has every definition for people; ``schema`` has the columns.
+*Not recorded* is null, *none happened* is 0, and a trace does not say which it is when a kind of event is missing. So a kind is
+taken as recorded if the run has a row of it, if the ``start`` row says so (``"records": ["null", ...]`` in its ``detail``), or if
+the run's protocol is described so (``Description.recorded``).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from itertools import zip_longest
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...protocols import registry
+from ..arrays import NOTHING, Flags, Integers, by_run, coded, integers, look_up, nullable, percentile, sums
 from ..standstills import standstills
-from .arrays import NOTHING, Flags, Integers, coded, integers, look_up, nullable, percentile, sums
 from .details import Detail, decode
 from .realtime import Times
-from .schema import COLUMNS, HISTORY_KINDS, METRICS, PERCENTS, STATES, admission, due_and_missed, ratio, share_of_packets
+from .schema import (
+    COLUMNS,
+    HISTORY_KINDS,
+    METRICS,
+    PERCENTS,
+    STATES,
+    ratio,
+    share_of_packets,
+    spread_of,
+)
 
 
 def measure(table: pa.Table) -> pa.Table:
@@ -44,8 +48,8 @@ def measure(table: pa.Table) -> pa.Table:
     0
     """
     rows: list[dict[str, Any]] = []
-    for run in _runs(table):
-        rows.extend(run.metrics())
+    for name, of_run in by_run(table.select(COLUMNS)):
+        rows.extend(_Run(name, of_run).metrics())
     return pa.Table.from_pylist(rows, schema=METRICS)
 
 
@@ -60,11 +64,11 @@ class Timings:
 
 def timings(table: pa.Table) -> list[Timings]:
     """Every rotation and every lateness in a table of one run, for each of its groups that has one."""
-    found = [each for run in _runs(table) for each in run.timings()]
+    found = [each for name, of_run in by_run(table.select(COLUMNS)) for each in _Run(name, of_run).timings()]
     return [each for each in found if len(each.rotations) or len(each.lateness)]
 
 
-# --- one run ----------------------------------------------------------------------------------------------------------
+_Noticed: TypeAlias = dict[tuple[str | None, str], list[int]]  # by group (None: any) and process: when others noticed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +95,6 @@ class _Run:
         self._sent, self._has_sent = nullable(table.column("sent"))
         self._size, self._has_size = nullable(table.column("size"))
         self._index: Integers | None = None
-        self._times: Times | None = None
         self._of_kind = {name: np.flatnonzero(self._kind.codes == code) for code, name in enumerate(self._kind.names)}
         self._details: dict[int, Detail] = {}
 
@@ -104,7 +107,11 @@ class _Run:
         packets = self._packets()
         failures = self._failures()
         evidence = self._evidence() if failures else {}
-        bounds = self._bounds()
+        bounds: dict[str, int] = {}
+        for row in self._rows_of("start"):
+            bounds.update(self._detail(row).bounds or {})
+        has_deadlines = self._table.column("deadline").null_count < self._table.num_rows
+        times = self._times() if has_deadlines or "token" in self._of_kind else None
         has_states = self._has_states(recorded)
         memory = self._memory()
         standing: dict[str, int] = {}
@@ -113,6 +120,9 @@ class _Run:
         for name in sorted(names):
             group = names.index(name)
             rows = self._rows_in(group)
+            told = [self._detail(int(row)).history for kind in HISTORY_KINDS for row in rows.get(kind, NOTHING)]
+            took = times.rotations(rows) if times is not None else NOTHING
+            late = times.lateness(rows) if times is not None and has_deadlines else None
             yield {
                 "run": self.name,
                 "group": name,
@@ -120,11 +130,8 @@ class _Run:
                 **self._traffic(rows),
                 **self._delays(rows),
                 **self._cost(rows, packets[group]),
-                **{
-                    metric: len(rows.get(kind, ())) if kind in recorded else None
-                    for metric, kind in (("nulls", "null"), ("retransmissions", "retransmit"), ("suspicions", "suspect"))
-                },
-                "history_max": self._history_max(rows),
+                **{name: len(rows.get(kind, ())) if kind in recorded else None for name, kind in _COUNTED.items()},
+                "history_max": max((size for size in told if size is not None), default=None),
                 "unstable_max": self._unstable_max(rows),
                 "blocked_ns": self._blocked(rows) if "unblock" in recorded else None,
                 "sync_ns": self._synchronising(rows) if "sync" in recorded else None,
@@ -132,26 +139,33 @@ class _Run:
                 "view_changes": self._view_changes(rows),
                 **self._detection(name, rows, failures, evidence),
                 **self._fairness(rows),
-                **self._deadlines(rows),
+                **(late.counts() if late else {}),
+                **_spread("lateness", late.values if late else NOTHING),
                 **self._admission(rows),
-                **self._rotations(rows, bounds.get("rotation"), is_recorded="token" in recorded),
+                "rotations": len(took) if "token" in recorded else None,
+                **_spread("rotation", took),
+                "rotation_bound_ns": bounds.get("rotation"),
                 **self._exclusion(rows, bounds.get("detection")),
                 **(self._states(rows) if has_states else {}),
-                **self._sending(rows, bounds),
+                **_spread("send", self._took(rows.get("sent", NOTHING))),
+                "send_bound_ns": bounds.get("send"),
+                "deliver_bound_ns": bounds.get("deliver", bounds.get("delivery")),
                 **self._decisions(rows),
                 **memory,
             }
 
     def timings(self) -> Iterator[Timings]:
+        times = self._times()
         for name in sorted(self._group.names):
             rows = self._rows_in(self._group.names.index(name))
-            yield Timings(name, self._timing.rotations(rows), self._timing.lateness(rows).values)
+            yield Timings(name, times.rotations(rows), times.lateness(rows).values)
+
+    def _times(self) -> Times:
+        return Times(self._table, self._of_kind, self._process, self._sender, self._seq)
 
     def _rows_in(self, group: int) -> dict[str, Integers]:
         """The rows of a group, by kind."""
         return {kind: at[self._group.codes[at] == group] for kind, at in self._of_kind.items()}
-
-    # --- what is recorded ---------------------------------------------------------------------------------------------
 
     def _recorded(self) -> set[str]:
         found = set(self._of_kind)
@@ -162,8 +176,6 @@ class _Run:
             if detail.protocol in known:
                 found |= known[detail.protocol].recorded
         return found
-
-    # --- messages -----------------------------------------------------------------------------------------------------
 
     def _traffic(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
         sends, delivers = rows.get("send", NOTHING), rows.get("deliver", NOTHING)
@@ -235,8 +247,6 @@ class _Run:
         beyond: Integers = latency - best[pairs]
         return beyond
 
-    # --- packets and sizes --------------------------------------------------------------------------------------------
-
     def _packets(self) -> list[float | None]:
         """Packets for each group: those on its rows, and of those on rows without a group in proportion."""
         column = self._table.column("packets")
@@ -256,12 +266,6 @@ class _Run:
             "bytes_per_multicast": ratio(int(self._size[sends].sum()), len(sends)) if sized else None,
         }
 
-    # --- history, stability, flow control ---------------------------------------------------------------------------
-
-    def _history_max(self, rows: Mapping[str, Integers]) -> int | None:
-        told = (self._detail(int(row)).history for kind in HISTORY_KINDS for row in rows.get(kind, NOTHING))
-        return max((size for size in told if size is not None), default=None)
-
     def _unstable_max(self, rows: Mapping[str, Integers]) -> int | None:
         """The most deliveries of one process whose rank was above the highest that it knew to be stable."""
         stable, delivers = rows.get("stable", NOTHING), rows.get("deliver", NOTHING)
@@ -272,10 +276,8 @@ class _Run:
         if not len(stable):
             return None
         processes = self._process.codes
-        return max(
-            self._unstable_at(ranks, stable[processes[stable] == one], delivers[processes[delivers] == one])
-            for one in range(len(self._process.names))
-        )
+        everyone = [(stable[processes[stable] == one], delivers[processes[delivers] == one]) for one in np.unique(processes)]
+        return max(self._unstable_at(ranks, *mine) for mine in everyone)
 
     def _unstable_at(self, ranks: Integers, stable: Integers, delivers: Integers) -> int:
         if not len(delivers) or not len(stable):
@@ -291,8 +293,7 @@ class _Run:
         blocks, unblocks = rows.get("block", NOTHING), rows.get("unblock", NOTHING)
         blocks = blocks[~self._has_seq[blocks]]
         about_none = np.array([self._detail(int(row)).request is None for row in blocks], dtype=np.bool_)
-        blocks = blocks[about_none]
-        return self._closed_time(blocks, unblocks[~self._has_seq[unblocks]])
+        return self._closed_time(blocks[about_none], unblocks[~self._has_seq[unblocks]])
 
     def _synchronising(self, rows: Mapping[str, Integers]) -> int:
         """Time between ``sync`` rows and the next that says ``over``."""
@@ -314,8 +315,6 @@ class _Run:
                 since = None
         return total
 
-    # --- views and failures -------------------------------------------------------------------------------------------
-
     def _view_changes(self, rows: Mapping[str, Integers]) -> int | None:
         installed = rows.get("view", NOTHING)
         if not len(installed):
@@ -336,9 +335,9 @@ class _Run:
                 found.append(_Failure(self._process_of(row), since, since + detail.length))
         return found
 
-    def _evidence(self) -> dict[tuple[str | None, str], list[int]]:
+    def _evidence(self) -> _Noticed:
         """When another process suspected a process or went to a view without it: (group or none, process) to moments."""
-        found: dict[tuple[str | None, str], list[int]] = {}
+        found: _Noticed = {}
         for row in self._rows_of("suspect"):
             detail = self._detail(row)
             suspected = {detail.process, *(detail.processes or ())} - {None, self._process_of(row)}
@@ -355,11 +354,7 @@ class _Run:
         return found
 
     def _detection(
-        self,
-        group: str,
-        rows: Mapping[str, Integers],
-        failures: Sequence[_Failure],
-        evidence: Mapping[tuple[str | None, str], list[int]],
+        self, group: str, rows: Mapping[str, Integers], failures: Sequence[_Failure], evidence: _Noticed
     ) -> dict[str, int | None]:
         """How long after a member fell silent the first other one noticed."""
         members = self._members(rows) if failures else frozenset()
@@ -377,39 +372,15 @@ class _Run:
         came = {self._process_of(int(row)) for kind in ("join", "view") for row in rows.get(kind, NOTHING)}
         return frozenset(came - {self._process_of(int(row)) for row in rows.get("leave", NOTHING)})
 
-    # --- real time ----------------------------------------------------------------------------------------------------
-
-    @property
-    def _timing(self) -> Times:
-        if self._times is None:
-            self._times = Times(self._table, self._of_kind, self._process, self._sender, self._seq)
-        return self._times
-
-    def _bounds(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for row in self._rows_of("start"):
-            found.update(self._detail(row).bounds or {})
-        return found
-
-    def _deadlines(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
-        if self._table.column("deadline").null_count == self._table.num_rows:
-            return {}
-        late = self._timing.lateness(rows)
-        return {**due_and_missed(late.due, late.missed), **_spread("lateness", late.values)}
-
     def _admission(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
         """Streams whose deadlines were guaranteed or not; a ``reject`` of something else names no stream."""
         if "admit" not in self._of_kind and not self._rejections(self._of_kind):
             return {}
-        return admission(len(rows.get("admit", ())), self._rejections(rows))
+        admitted, rejected = len(rows.get("admit", ())), self._rejections(rows)
+        return {"admitted": admitted, "rejected": rejected, "admission_ratio": ratio(admitted, admitted + rejected)}
 
     def _rejections(self, rows: Mapping[str, Integers]) -> int:
         return sum(self._detail(int(row)).stream is not None for row in rows.get("reject", NOTHING))
-
-    def _rotations(self, rows: Mapping[str, Integers], bound: int | None, *, is_recorded: bool) -> dict[str, Any]:
-        took = self._timing.rotations(rows) if "token" in self._of_kind else NOTHING
-        counted = {"rotations": len(took) if is_recorded else None, "rotation_bound_ns": bound}
-        return {**counted, **_spread("rotation", took)}
 
     def _exclusion(self, rows: Mapping[str, Integers], bound: int | None) -> dict[str, Any]:
         """From each crash to the first view without the crashed one, at each member that neither crashes nor leaves."""
@@ -444,19 +415,8 @@ class _Run:
                 since = None
             elif self._detail(row).state == "joining" and since is None:
                 since = int(self._clock[row])
-        return {
-            "joins": len(took),
-            **_middle("join", took),
-            "broken": sum(self._detail(int(row)).broken is not None for row in told),
-        }
-
-    # --- shared memory ------------------------------------------------------------------------------------------------
-
-    def _sending(self, rows: Mapping[str, Integers], bounds: Mapping[str, int]) -> dict[str, Any]:
-        """How long sends took, as ``sent`` rows tell."""
-        took = self._took(rows.get("sent", NOTHING))
-        stated = {"send_bound_ns": bounds.get("send"), "deliver_bound_ns": bounds.get("deliver", bounds.get("delivery"))}
-        return {**_spread("send", took), **stated}
+        broken = sum(self._detail(int(row)).broken is not None for row in told)
+        return {"joins": len(took), **_middle("join", took), "broken": broken}
 
     def _decisions(self, rows: Mapping[str, Integers]) -> dict[str, Any]:
         """What receivers decided on messages, and how long that took them."""
@@ -481,8 +441,6 @@ class _Run:
         if not late and not modules and not any(known[name].placement.memory is not None for name in protocols if name in known):
             return {}
         return {"timing_faults": sum(max(each.count or 1, 1) for each in late), "module_crashes": len(modules)}
-
-    # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _rows_of(self, kind: str) -> list[int]:
         rows: list[int] = self._of_kind.get(kind, NOTHING).tolist()
@@ -511,9 +469,8 @@ class _Run:
         return rows[np.lexsort((self._index[rows], self._process.codes[rows]))]
 
 
-# --- helpers ----------------------------------------------------------------------------------------------------------
-
 _FOR_EVER: Final = 2**63 - 1
+_COUNTED: Final = {"nulls": "null", "retransmissions": "retransmit", "suspicions": "suspect"}  # metrics that count rows
 
 
 def _excluded(views: Sequence[tuple[int, Sequence[str]]], crashed: str, since: int) -> int | None:
@@ -529,29 +486,11 @@ def _excluded(views: Sequence[tuple[int, Sequence[str]]], crashed: str, since: i
     return None
 
 
-def _runs(table: pa.Table) -> Iterator[_Run]:
-    """The runs of a table, in the order of their names; their rows keep their order."""
-    table = table.select(COLUMNS)
-    runs = coded(table.column("run"))
-    if len(runs.names) == 1:
-        yield _Run(runs.names[0], table)
-        return
-    order = np.argsort(runs.codes, kind="stable")
-    ends = np.cumsum(np.bincount(runs.codes, minlength=len(runs.names)))
-    together = table.take(pa.array(order)).combine_chunks()
-    for name in sorted(runs.names):
-        code = runs.names.index(name)
-        first = int(ends[code - 1]) if code else 0
-        yield _Run(name, together.slice(first, int(ends[code]) - first))
-
-
 def _spread(name: str, values: Integers, percents: Sequence[int] = PERCENTS) -> dict[str, int | None]:
     """Percentiles of some times, and the longest."""
     ordered = np.sort(values)
-    spread: dict[str, int | None] = {
-        f"{name}_p{percent}_ns": percentile(ordered, percent) if len(ordered) else None for percent in percents
-    }
-    return {**spread, f"{name}_max_ns": int(ordered[-1]) if len(ordered) else None}
+    figures = [*(percentile(ordered, percent) for percent in percents), int(ordered[-1])] if len(ordered) else []
+    return dict(zip_longest(spread_of(name, percents), figures))
 
 
 def _middle(name: str, times: Sequence[int]) -> dict[str, int | None]:

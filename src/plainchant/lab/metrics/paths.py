@@ -3,15 +3,14 @@ on Spark.
 
 A directory with ``metrics/*.parquet`` in it (a sweep's, or what ``plainchant metrics --out`` wrote) has been measured already.
 A trace of up to :data:`HERE_UP_TO` rows is read, validated and measured in this process, in less time than Spark takes to
-start; a larger one is never in one memory. Runs of different paths are different runs: where several paths are given, a
-run's name has its path before it.
+start. Runs of different paths are different runs: where several paths are given, a run's name has its path before it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,91 +20,58 @@ import pyarrow.parquet as pq
 
 from ...core.model import UsageError
 from ...trace import MalformedTrace, read, validate
-from ...trace.reader import find_files
-from ...trace.schema import SCHEMA
 from ..errors import LabError
-from ..verify.parts import addresses, only_spark_knows, plan
-from . import detections
-from .detections import DETECTIONS, match
-from .measures import measure
-from .schema import COLUMNS, METRICS
+from ..verify.parts import Plan, only_spark_knows, plan
+from .frames import DETECTIONS_OF_RUNS, METRICS_OF_RUNS, Figures
+from .schema import METRICS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-HERE_UP_TO: Final = 500_000
-"""Rows of a trace that are measured without Spark."""
-
-
-def measure_paths(
-    paths: Sequence[str],
-    *,
-    spark: Callable[[], AbstractContextManager[SparkSession]],
-    run: str | None = None,
-    here_up_to: int = HERE_UP_TO,
-) -> pa.Table:
-    """The metrics of all paths in the schema ``METRICS``, ordered by run and group.
-
-    ``spark`` opens a session; it is called only if a trace has more than ``here_up_to`` rows. ``run`` asks for the run of
-    that name alone.
-    """
-    return _of_paths(paths, _METRICS, spark=spark, run=run, here_up_to=here_up_to)
-
-
-def match_paths(
-    paths: Sequence[str],
-    *,
-    spark: Callable[[], AbstractContextManager[SparkSession]],
-    run: str | None = None,
-    here_up_to: int = HERE_UP_TO,
-) -> pa.Table:
-    """Injected failures matched with what was detected of them, in the schema ``DETECTIONS``, ordered by run."""
-    return _of_paths(paths, _DETECTIONS, spark=spark, run=run, here_up_to=here_up_to)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Way:
-    """How something is computed from a trace, here and on Spark."""
-
-    here: Callable[[pa.Table], pa.Table]
-    on_spark: Callable[[DataFrame], pa.Table]
-    columns: Sequence[str]
-    schema: pa.Schema
-    computed: Callable[[str], pa.Table | None] = lambda path: None
-    """What was computed before, if anything."""
+HERE_UP_TO: Final = 500_000  # rows of a trace that are measured without Spark
 
 
 def _of_paths(
+    figures: Figures,
     paths: Sequence[str],
-    way: _Way,
     *,
     spark: Callable[[], AbstractContextManager[SparkSession]],
-    run: str | None,
-    here_up_to: int,
+    run: str | None = None,
+    here_up_to: int = HERE_UP_TO,
 ) -> pa.Table:
+    """The figures of all paths, ordered by run and group.
+
+    ``spark`` opens a session; it is called only if a trace has more than ``here_up_to`` rows. ``run`` asks for the run of that
+    name alone."""
     different = list(dict.fromkeys(paths))
     tables: dict[str, pa.Table] = {}
-    large: dict[str, list[str]] = {}
+    large: dict[str, Plan | None] = {}
     for path in different:
-        computed = way.computed(path)
+        computed = _computed(path) if figures.schema is METRICS else None
         if computed is not None:
             tables[path] = _of_run(computed, run)
         elif only_spark_knows(path):
-            large[path] = [path]
-        elif plan([path], 1).rows <= here_up_to:
-            tables[path] = way.here(_read_here(path, run))
+            large[path] = None
+        elif (found := plan([path], 1)).rows > here_up_to:
+            large[path] = found
         else:
-            large[path] = addresses(path, find_files(path)[1])
+            tables[path] = figures.compute(_read_here(path, run))
     if large:
         with spark() as session:
-            for path, files in large.items():
-                trace = _conforming(session.read.parquet(*files), way.columns)
-                tables[path] = way.on_spark(trace if run is None else trace.where(trace["run"] == run))
+            for path, whole in large.items():
+                if whole is not None:
+                    tables[path] = figures.of_chunks(session, whole.chunks, run)
+                else:
+                    trace = session.read.parquet(path)
+                    tables[path] = figures.of_frame(trace if run is None else trace.where(trace["run"] == run))
     if run is not None and not any(table.num_rows for table in tables.values()):
         raise UsageError(f"there is no run {run!r} with a group in {', '.join(different)}; see them all without --run")
-    found = [_labelled(tables[path], path if len(different) > 1 else None) for path in different]
-    order = [(name, "ascending") for name in ("run", "group") if name in way.schema.names]
-    return pa.concat_tables(found).sort_by(order)
+    found_in = [_labelled(tables[path], path if len(different) > 1 else None) for path in different]
+    return figures.ordered(pa.concat_tables(found_in))
+
+
+measure_paths: Final = partial(_of_paths, METRICS_OF_RUNS)
+match_paths: Final = partial(_of_paths, DETECTIONS_OF_RUNS)
 
 
 def _computed(path: str) -> pa.Table | None:
@@ -127,28 +93,6 @@ def _read_here(path: str, run: str | None) -> pa.Table:
     if malformed:
         raise MalformedTrace(malformed)
     return _of_run(found.table, run)
-
-
-def _measure_on_spark(trace: DataFrame) -> pa.Table:
-    from .frames import measure_frame
-
-    return measure_frame(trace)
-
-
-def _match_on_spark(trace: DataFrame) -> pa.Table:
-    from .detections_frames import match_frame
-
-    return match_frame(trace)
-
-
-_METRICS: Final = _Way(measure, _measure_on_spark, COLUMNS, METRICS, _computed)
-_DETECTIONS: Final = _Way(match, _match_on_spark, detections.COLUMNS, DETECTIONS)
-
-
-def _conforming(trace: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The columns that are read, in the types of the trace format: other writers' may be narrower."""
-    types = {pa.string(): "string", pa.int64(): "bigint", pa.int32(): "int", pa.list_(pa.string()): "array<string>"}
-    return trace.select(*(trace[name].cast(types[SCHEMA.field(name).type]).alias(name) for name in columns))
 
 
 def _of_run(table: pa.Table, run: str | None) -> pa.Table:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from .arrays import NOTHING, Coded, Flags, Integers, integers, nullable
+from ..arrays import NOTHING, Coded, Flags, Integers, integers, nullable
+from .schema import ratio
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,13 +26,10 @@ class Lateness:
     values: Integers
     missing: int
 
-    @property
-    def due(self) -> int:
-        return len(self.values) + self.missing
-
-    @property
-    def missed(self) -> int:
-        return int((self.values > 0).sum()) + self.missing
+    def counts(self) -> dict[str, Any]:
+        """Messages with deadlines at their destinations, and those that missed them; nothing is known where there are none."""
+        due, missed = len(self.values) + self.missing, int((self.values > 0).sum()) + self.missing
+        return {"due": due or None, "missed": missed if due else None, "miss_ratio": ratio(missed, due)}
 
 
 class Times:

@@ -1,26 +1,22 @@
-"""What a failure did to the survivors: when it was noticed, how deep deliveries fell, when they were back.
+"""What a failure did to the survivors: when it was noticed, how deep deliveries fell, when they were back. ``docs/metrics.md``
+has the definitions for people.
 
-Theory of operation
--------------------
-One :class:`Recovery` for each failure (a ``crash`` that the protocol did not decide itself, or a ``pause``) and each group in
-which a survivor had the failed process in its view. *Survivors* are those of them that neither crash nor leave later in the
-run. Throughput is what they deliver of each other's messages: what the dead did not send any more is not
-counted as a dip.
+There is one :class:`Recovery` for each failure (a ``crash`` that the protocol did not decide itself, or a ``pause``) and each
+group in which a survivor had the failed process in its view. *Survivors* are those of them that neither crash nor leave later in
+the run. Throughput is what they deliver of each other's messages, so what the dead no longer send is no dip.
 
-*The rate* at a moment is over the window that ends there, so a rate is never back before the deliveries are. *Before* is its
-mean over the last two seconds, or since an earlier failure was over and what had waited for it was delivered. The window is
-the shortest of :data:`WINDOWS` in which the rate never fell below 90 % of that mean before the failure: what is called a dip
-afterwards is not the noise of the load. Where failures overlap, they are compared with the time before the first of them.
+*The rate* at a moment is over the window that ends there, so a rate is never back before the deliveries are. *Before* is its mean
+over the last two seconds, or since an earlier failure was over and what had waited for it was delivered. The window is the
+shortest of :data:`WINDOWS` in which the rate never fell below 90 % of that mean before the failure: a dip is not the noise of the
+load. Failures that overlap are compared with the time before the first of them.
 
 *The dip* is looked for until the survivors have gone to a view without the failed one (or until the end of a pause that had no
 consequence), and every stretch below 90 % that begins by then is followed to its end; without such a view only the first is. A
-stretch in which the rate is nowhere lower than it was before the failure is none: with an uneven load that is ordinary.
-The load has an end too: what is not over when the last survivor sends for the last time, or after five minutes, has no end here.
+stretch in which the rate is nowhere lower than before the failure is none: with an uneven load that is ordinary. What is not over
+when the last survivor sends for the last time, or after five minutes, has no end here.
 
-*Late* is a message, counted from when the application handed it over (the n-th ``accept`` row of a sender is that of its message
-n) or, without such rows, from when the protocol took it, that takes twice as long as 99 % of those before.
-
-Rows come in batches and in any order; of deliveries six integers are kept. ``docs/metrics.md`` has the definitions for people.
+*Late* is a message that takes twice as long as 99 % of those before, counted from when the application handed it over (the n-th
+``accept`` row of a sender is that of its message n) or, without such rows, from when the protocol took it.
 """
 
 from __future__ import annotations
@@ -35,43 +31,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.model import MS, SECOND
+from ..arrays import NOTHING, Integers, coded, integers, nullable, percentile
 from ..show import decode
-from .arrays import NOTHING, Integers, coded, integers, nullable, percentile
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
-COLUMNS: Final = (
-    "process", "index", "time", "true_time", "kind", "group", "sender", "seq", "members", "sent", "detail",
-)  # fmt: skip
-"""The columns of a trace that are read here."""
-
-WINDOWS: Final = tuple(length * MS for length in (10, 20, 50, 100, 200, 500, 1_000))
-"""A rate is over one of these, ns."""
-
-BACK: Final = 0.9
-"""Deliveries are back at this share of the rate before."""
-
-BEFORE: Final = 2 * SECOND
-"""Longest time before a failure that is compared with, ns."""
-
-AFTER: Final = 300 * SECOND
-"""Longest window analysed after a failure, ns."""
-
-_STEPS: Final = 20
-"""Moments in a window at which the rate is computed."""
-_WINDOWS_BEFORE: Final = 4
-"""Fewest windows in the time before a failure."""
-_MESSAGES: Final = 10
-"""Fewest messages in a window."""
-_LATE: Final = 2
-"""A message is late if it takes this many times as long as 99 % of those before."""
-
-KINDS_BUT_DELIVERIES: Final = ("view", "join", "leave", "crash", "fault", "suspect")
-"""Kinds of rows that are few."""
-
-KINDS: Final = (*KINDS_BUT_DELIVERIES, "accept", "send", "deliver")
-"""Kinds of rows that are read here."""
-
+COLUMNS: Final = ("process", "index", "time", "true_time", "kind", "group", "sender", "seq", "members", "sent", "detail")
+WINDOWS: Final = tuple(length * MS for length in (10, 20, 50, 100, 200, 500, 1_000))  # a rate is over one of these, ns
+BACK: Final = 0.9  # deliveries are back at this share of the rate before
+BEFORE: Final = 2 * SECOND  # longest time before a failure that is compared with, ns
+AFTER: Final = 300 * SECOND  # longest window analysed after a failure, ns
+_STEPS: Final = 20  # moments in a window at which the rate is computed
+_WINDOWS_BEFORE: Final = 4  # fewest windows in the time before a failure
+_MESSAGES: Final = 10  # fewest messages in a window
+_LATE: Final = 2  # a message is late if it takes this many times as long as 99 % of those before
+KINDS_BUT_DELIVERIES: Final = ("view", "join", "leave", "crash", "fault", "suspect")  # kinds of rows that are few
+KINDS: Final = (*KINDS_BUT_DELIVERIES, "accept", "send", "deliver")  # kinds of rows that are read here
 TOO_LITTLE: Final = "too little was delivered before it to compare with"
 LOAD_ENDED: Final = "the load ended first"
 NOT_SOON: Final = "not within five minutes"
@@ -84,33 +59,20 @@ class Recovery:
 
     group: str
     process: str
-    how: str
-    """``crash`` or ``pause``."""
-    at: int
-    """When it failed, on the clock of its row."""
+    how: str  # ``crash`` or ``pause``
+    at: int  # when it failed, on the clock of its row
     survivors: tuple[str, ...]
-    noticed: int | None
-    """The first suspicion of it by another process, or view without it; None: it was not noticed."""
-    viewed: int | None
-    """All survivors have installed a view without it; None: not all of them did."""
-    before: float | None = None
-    """Messages per second that a survivor delivered before, as a mean over them."""
-    window: int | None = None
-    """Length of the window that rates are over, ns."""
-    lowest_before: float | None = None
-    """The lowest rate before the failure, as a share of ``before``: what is ordinary."""
-    deepest: float | None = None
-    """The lowest rate until all was over, as a share of ``before``."""
-    back: int | None = None
-    """The rate was at 90 % again; 0: it never was below."""
-    standstill: int | None = None
-    """The longest time for which one survivor delivered nothing of the others."""
-    late: int | None = None
-    """Messages that some survivor got late; None: when they were sent is not recorded."""
-    slowest: int | None = None
-    """The longest that one of the late messages took."""
-    remark: str = ""
-    """Why figures are missing."""
+    noticed: int | None  # the first suspicion of it by another process, or view without it; None: it was not noticed
+    viewed: int | None  # all survivors have installed a view without it; None: not all of them did
+    before: float | None = None  # messages per second that a survivor delivered before, as a mean over them
+    window: int | None = None  # length of the window that rates are over, ns
+    lowest_before: float | None = None  # the lowest rate before the failure, as a share of ``before``: what is ordinary
+    deepest: float | None = None  # the lowest rate until all was over, as a share of ``before``
+    back: int | None = None  # the rate was at 90 % again; 0: it never was below
+    standstill: int | None = None  # the longest time for which one survivor delivered nothing of the others
+    late: int | None = None  # messages that some survivor got late; None: when they were sent is not recorded
+    slowest: int | None = None  # the longest that one of the late messages took
+    remark: str = ""  # why figures are missing
     deliveries: Integers = dataclasses.field(default_factory=lambda: NOTHING, repr=False, compare=False)
     """When survivors delivered each other's messages, in order."""
 
@@ -132,16 +94,12 @@ def recoveries(tables: Iterable[pa.Table], *, deliveries_left_out: bool = False)
     return sorted(found, key=lambda recovery: (recovery.at, recovery.process, recovery.group))
 
 
-# --- a run ------------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Failure:
     process: str
     how: str
     since: int
-    until: int | None
-    """When a pause ended."""
+    until: int | None  # when a pause ended
 
 
 class _Run:
@@ -267,15 +225,10 @@ class _Baseline:
 
     begin: int
     end: int
-    rate: float
-    """Deliveries a ns, of all survivors."""
+    rate: float  # deliveries a ns, of all survivors
     window: int
     lowest: float
-    late: int | None
-    """What takes longer is late."""
-
-
-# --- a group ----------------------------------------------------------------------------------------------------------
+    late: int | None  # what takes longer is late
 
 
 class _Group:
@@ -309,15 +262,9 @@ class _Group:
             views = [self._view_without(failure, name) for name in survivors]
             known = [moment for moment in views if moment is not None]
             viewed = max(known) if len(known) == len(survivors) else None
-            told = Recovery(
-                group=self._group,
-                process=failure.process,
-                how=failure.how,
-                at=failure.since,
-                survivors=survivors,
-                noticed=_since(failure, min((*known, *self._suspected(failure)), default=None)),
-                viewed=_since(failure, viewed),
-            )
+            moments = min((*known, *self._suspected(failure)), default=None), viewed
+            after, gone = (None if moment is None else moment - failure.since for moment in moments)
+            told = Recovery(self._group, failure.process, failure.how, failure.since, survivors, after, gone)
             if self._left_out:
                 found.append(dataclasses.replace(told, remark=NOT_READ))
                 continue
@@ -360,8 +307,6 @@ class _Group:
         after = (moment for moment in self._suspicions.get(failure.process, ()) if moment >= failure.since)
         return [moment for moment in after if failure.until is None or moment <= failure.until]
 
-    # --- throughput ---------------------------------------------------------------------------------------------------
-
     def _flow_of(self, survivors: tuple[str, ...]) -> _Flow:
         if self._flow is None or self._flow[0] != survivors:
             self._flow = (survivors, self._run.flow(self._group, survivors))
@@ -383,12 +328,8 @@ class _Group:
     ) -> tuple[Recovery, int]:
         """The recovery with its dip, and when deliveries were as usual again."""
         window, begin = baseline.window, failure.since
-        told = dataclasses.replace(
-            told,
-            before=baseline.rate * SECOND / len(told.survivors),
-            window=window,
-            lowest_before=baseline.lowest,
-        )
+        before = baseline.rate * SECOND / len(told.survivors)
+        told = dataclasses.replace(told, before=before, window=window, lowest_before=baseline.lowest)
         last = self._run.last_send(self._group, told.survivors)
         if last is None or last < begin + window:
             return dataclasses.replace(told, remark=LOAD_ENDED), begin
@@ -400,28 +341,17 @@ class _Group:
         over = end if back is None else max(back, acted or begin)
         usual = times[(times >= over) & (shares <= 1 / BACK)]
         late, slowest = _late(flow, begin, over, baseline.late)
-        return (
-            dataclasses.replace(
-                told,
-                deepest=float(shares[times <= over].min()),
-                back=None if back is None else back - begin,
-                standstill=_standstill(flow, begin, over),
-                late=late,
-                slowest=slowest,
-                remark="" if back is not None else LOAD_ENDED if end == last else NOT_SOON,
-            ),
-            int(usual[0]) if len(usual) else end,
-        )
-
-
-def _since(failure: _Failure, moment: int | None) -> int | None:
-    return None if moment is None else moment - failure.since
+        deepest, standstill = float(shares[times <= over].min()), _standstill(flow, begin, over)
+        since, remark = (None, LOAD_ENDED if end == last else NOT_SOON) if back is None else (back - begin, "")
+        told = dataclasses.replace(told, deepest=deepest, back=since, standstill=standstill, late=late, slowest=slowest)
+        return dataclasses.replace(told, remark=remark), int(usual[0]) if len(usual) else end
 
 
 def _compared(flow: _Flow, begin: int, end: int, survivors: int) -> _Baseline | None:
     """The time from ``begin`` to ``end`` as one to compare with; None if too little happened in it."""
     chosen = slice(*np.searchsorted(flow.clock, [begin, end]).tolist())
     count, length = len(flow.clock[chosen]), end - begin
+    known = np.sort(flow.latency[chosen][flow.latency[chosen] >= 0])
     best: _Baseline | None = None
     for window in WINDOWS:
         if window * _WINDOWS_BEFORE > length or count * window < _MESSAGES * survivors * length:
@@ -429,15 +359,10 @@ def _compared(flow: _Flow, begin: int, end: int, survivors: int) -> _Baseline | 
         rate = count / length
         times = np.arange(begin + window, end, window // _STEPS, dtype=np.int64)
         lowest = float(flow.counted(times, window).min()) / (rate * window)
-        best = _Baseline(begin, end, rate, window, lowest, _late_after(flow.latency[chosen]))
+        best = _Baseline(begin, end, rate, window, lowest, _LATE * percentile(known, 99) if len(known) else None)
         if lowest >= BACK:
             break
     return best
-
-
-def _late_after(latencies: Integers) -> int | None:
-    known = np.sort(latencies[latencies >= 0])
-    return _LATE * percentile(known, 99) if len(known) else None
 
 
 def _back(times: Integers, shares: Doubles, acted: int | None, lowest: float) -> int | None:

@@ -1,9 +1,6 @@
-"""The properties: what it means for a run to be correct, and every way in which that is checked.
+"""The properties: what it means for a run to be correct, and every way in which that is checked. Programs and tests call
+:func:`verify`.
 
-:func:`verify` is the entry for programs and tests: ``verify(table, names=None)``.
-
-Where things are
-----------------
 ``catalogue`` is the table: for each property its definition in ``docs/properties.md``, its reference check, its check on a
 growing trace, and its proof. A family of properties is a package (``delivery``, ``order``, ``views``, ``timing``, ``blocks``)
 with a module for each way to check:
@@ -14,23 +11,12 @@ with a module for each way to check:
 
 ``accepted`` is a check beside the properties: was everything that the API accepted delivered once?
 
-Why there are growing checks
-----------------------------
-They could be the reference checks on a consistent cut of what has been read, once each round. That was tried, on a stream of
-7,000 rows a second (3 members, a round each half second, 2 cores, 2026-11-18, CPU time of one round):
-
-====================  =============  ===================  =======================  ==========================
-rows so far           stream so far  growing checks       reference on the cut     certificates on the cut
-====================  =============  ===================  =======================  ==========================
-21,000                3 s            0.02 s               0.10 s                   0.01 s
-105,000               15 s           0.03 s               0.52 s                   0.03 s
-210,000               30 s           0.03 s               1.22 s                   0.06 s
-====================  =============  ===================  =======================  ==========================
-
-The reference takes longer than a round after 15 seconds, the certificates after some four minutes, and both need every row in
-the state of the stream, which Spark writes again in each micro-batch. The growing checks cost the same in each round and keep a
-bounded state. A cut also changes the meaning: a history without an end counts as crashed, and nothing would show a violation
-that a later crash withdraws. So the growing checks stay, and tests hold their verdicts equal to the reference's.
+Why growing checks, and not the reference checks on a consistent cut of what has been read, once each round? Measured on a stream
+of 7,000 rows per second (3 members, a round each half second, 2 cores, 2026-11-18), after 30 s the CPU time of a round was 0.03 s
+for the growing checks, 1.22 s for the reference and 0.06 s for certificates. The last two grow with the stream and need every row
+in its state, which Spark writes again in each micro-batch; the growing checks keep a bounded state. A cut also changes the
+meaning: a history without an end counts as crashed, and nothing would show a violation that a later crash withdraws. Tests hold
+the verdicts of growing checks equal to the reference's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Was every accepted message delivered, once? A check beside the properties, for the time after faults.
 
-``group.send`` accepts a message *for good*: it is sent, or the process dies. The properties of a trace begin with ``send``, when
-the protocol has taken the message; they do not notice a message that the API accepted and no protocol took. This check begins
-with ``accept``:
+``group.send`` accepts a message *for good*: it is sent, or the process dies. The properties of a trace begin with ``send``; they
+do not notice a message that the API accepted and no protocol took. This check begins with ``accept``:
 
     Every message that was accepted from a *survivor* (it lives at the end of a drained run, and did not leave the group) was
     sent, in the order in which it was accepted unless deadlines let messages overtake, and was delivered **exactly once**, by
@@ -26,24 +25,18 @@ from .owing import Owing
 from .report import Violation, say
 
 NAME: Final = "accepted"
-MOST: Final = 20
-"""Violations that are described; all are counted."""
+MOST: Final = 20  # violations that are described; all are counted
 
 
 @dataclasses.dataclass(slots=True)
 class AcceptedOnce:
     """What was found."""
 
-    survivors: int = 0
-    """Processes that were asked, group by group."""
-    accepted: int = 0
-    """Messages of theirs."""
-    deliveries: int = 0
-    """Deliveries of these, at survivors."""
-    count: int = 0
-    """Violations."""
-    violations: list[Violation] = dataclasses.field(default_factory=list)
-    """The first of them."""
+    survivors: int = 0  # processes that were asked, group by group
+    accepted: int = 0  # messages of theirs
+    deliveries: int = 0  # deliveries of these, at survivors
+    count: int = 0  # violations
+    violations: list[Violation] = dataclasses.field(default_factory=list)  # the first of them
 
     @property
     def verdict(self) -> str:
@@ -97,13 +90,8 @@ def _accepted(columns: Columns, history: History) -> dict[str, list[tuple[int | 
 def _survives(columns: Columns, history: History, group: str) -> bool:
     if not history.end or history.crashed or group in history.left:
         return False
-    return not history.timing_fault or not _clock_was_set(columns, history)
-
-
-def _clock_was_set(columns: Columns, history: History) -> bool:
-    kinds = columns["kind"]
-    details = (columns.detail(row) for row in history.rows.values() if kinds[row] == "fault")
-    return any(detail.get("timing") is True and detail.get("fault") in ("step", "clock") for detail in details)
+    faults = (columns.detail(history.rows[index]) for index in history.faults)
+    return not any(detail.get("timing") is True and detail.get("fault") in ("step", "clock") for detail in faults)
 
 
 def _was_sent(
@@ -123,15 +111,9 @@ def _was_sent(
     if surplus:
         text = f"{sender.name} sent {surplus.total():,} messages in {group} that nobody gave it, or sent them again"
         found._add(run, group, [sender.name], [], text)
-    elif not missing.total() and len(sent) == len(accepted) and not _overtakes(columns, sends):
+    elif not missing.total() and len(sent) == len(accepted) and all(columns.deadline[event.row] is None for event in sends):
         text = f"{sender.name} sent messages in {group} in another order than it accepted them in"
         found._add(run, group, [sender.name], [], text)
-
-
-def _overtakes(columns: Columns, sends: list[Event]) -> bool:
-    """Whether there are messages with deadlines, which do not wait for the others."""
-    deadlines = columns["deadline"]
-    return any(deadlines[event.row] is not None for event in sends)
 
 
 def _came_once(run: Run, found: AcceptedOnce, owing: Owing, send: Event, q: History) -> None:

@@ -1,9 +1,8 @@
 """Happened-before over ``send`` and ``deliver`` events (paper 001, section 3.2), as vector clocks.
 
-The clock of a message counts, for each process, how many of its sends (of one group, or of all) happened before that
-message's send, the message itself included. A trace can claim the impossible: that two messages each happened before the other.
-Their clocks then grow together until they no longer change, and each message is in the past of the other, as the definition
-says.
+The clock of a message counts, for each process, how many of its sends (of one group, or of all) happened before that message's
+send, the message itself included. A trace can claim the impossible: that two messages each happened before the other. Their
+clocks then grow together until they no longer change, and each message is in the past of the other, as the definition says.
 
 A message whose ``send`` is not in the trace (its sender is unobserved or was cut) was sent all the same. It is in the past of
 each process that delivers it from that delivery on. It has a place of its own, one for each sender and group, in the order of
@@ -19,8 +18,7 @@ from typing import TypeAlias
 from ...core.model import GroupId
 from .facts import Event, History, Message, Run
 
-Clock: TypeAlias = list[int]
-"""Per process, by place: how many of its sends are known."""
+Clock: TypeAlias = list[int]  # per process, by place: how many of its sends are known
 
 
 class Causality:
@@ -32,10 +30,8 @@ class Causality:
         """Each process's sends, by place; clocks count into these. Further places hold, for each sender and group, messages
         whose ``send`` is not in the trace; a delivery stands for it."""
         self.clocks: dict[Message, Clock] = {}
-        self.number: dict[Message, int] = {}
-        """A message's number among its sender's sends, from 1."""
-        self.place: dict[Message, int] = {}
-        """Where a message's send is counted."""
+        self.number: dict[Message, int] = {}  # a message's number among its sender's sends, from 1
+        self.place: dict[Message, int] = {}  # where a message's send is counted
         self._traffic: list[list[Event]] = []
         for history in self._histories:
             mine = [event for event in history.sends if group is None or event.message[0] == group]

@@ -1,19 +1,15 @@
 """What a trace says, in a shape that properties can be read off: runs, histories, messages, views.
 
-Theory of operation
--------------------
-The columns are read once into Python lists. One walk over each process's history, in the order of ``index``, keeps
-the views in force and the memberships, and turns every row that a property needs into an :class:`Event` that carries
-them. Nothing is judged here. Views are interned per run, so that "the same view" (group, number, set of members) is
-``is``.
+The columns are read once into Python lists. One walk over each process's history, in the order of ``index``, keeps the views in
+force and the memberships, and turns every row that a property needs into an :class:`Event` that carries them. Nothing is judged
+here. Views are interned per run, so that "the same view" (group, number, set of members) is ``is``. Two terms are decided here
+and nowhere else:
 
-Two terms are decided here and nowhere else:
-
-- *Ended*. A history that ends in the ``leave`` of its last group may go on with explanations (``drop``, ``stable``,
-  ...) and ``fault`` rows; it counts as cut only if it is a member, or takes part in a group again, after its last
-  ``leave``. Otherwise leaving out rows that verifiers need not understand would change a verdict.
-- *Member*. A process is one from its ``join``, or from the first view of the group that names it (whichever the host
-  writes first), up to its ``leave``. In a group without any join or view, the processes that deliver are members.
+- *Ended*. A history that ends in the ``leave`` of its last group may go on with explanations (``drop``, ``stable``, ...) and
+  ``fault`` rows; it counts as cut only if it is a member, or takes part in a group again, after its last ``leave``. Otherwise
+  leaving out rows that verifiers need not understand would change a verdict.
+- *Member*. A process is one from its ``join``, or from the first view of the group that names it (whichever the host writes
+  first), up to its ``leave``. In a group without any join or view, the processes that deliver are members.
 """
 
 from __future__ import annotations
@@ -22,6 +18,7 @@ import dataclasses
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -29,12 +26,9 @@ import pyarrow as pa
 
 from ...core.model import GroupId, ProcessId
 
-Message: TypeAlias = tuple[GroupId, ProcessId, int]
-"""(group, sender, seq): names a message within a run."""
-Place: TypeAlias = tuple[ProcessId, int]
-"""(process, index): names an event within a run."""
-Moment: TypeAlias = tuple[int | None, int]
-"""When a row was written: by the global clock, where there is one, and by the clock of its process."""
+Message: TypeAlias = tuple[GroupId, ProcessId, int]  # (group, sender, seq): names a message within a run
+Place: TypeAlias = tuple[ProcessId, int]  # (process, index): names an event within a run
+Moment: TypeAlias = tuple[int | None, int]  # when a row was written: by the global clock, if any, and by its process's
 
 COLUMNS: Final = (
     *("run", "process", "index", "time", "true_time", "kind", "group", "view", "sender", "seq"),
@@ -48,10 +42,8 @@ class Columns:
     """The columns of a trace as Python lists; a missing column is full of nulls."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._lists: dict[str, list[Any]] = {}
-        for name in COLUMNS:
-            there = name in table.column_names
-            self._lists[name] = _listed(table.column(name)) if there else [None] * table.num_rows
+        nothing: list[Any] = [None] * table.num_rows
+        self._lists = {name: _listed(table.column(name)) if name in table.column_names else nothing for name in COLUMNS}
         self.true_time: list[int | None] = self._lists["true_time"]
         self.time: list[int] = self._lists["time"]
         self.rank: list[int | None] = self._lists["rank"]
@@ -128,8 +120,7 @@ class Note:
     process: ProcessId
     index: int
     group: GroupId
-    about: str
-    """The kind of block."""
+    about: str  # the kind of block
     block: str
     event: str
     detail: dict[str, Any]
@@ -144,8 +135,7 @@ class Note:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Installed:
-    """A ``view`` row. ``stay`` counts the leaves of that group before it: views of different stays are not
-    consecutive."""
+    """A ``view`` row. ``stay`` counts the leaves of that group before it: views of different stays are not consecutive."""
 
     view: View
     index: int
@@ -168,46 +158,29 @@ class History:
     """Everything that happened at one process, sorted by what properties ask for."""
 
     name: ProcessId
-    place: int
-    """Its place among the run's processes, in the order of their names."""
-    rows: dict[int, int]
-    """Row of each index, in the order of the indices. A *skeleton* of a history (the laboratory makes them) lacks some."""
-    sends: list[Event] = dataclasses.field(default_factory=list)
-    first: dict[Message, Event] = dataclasses.field(default_factory=dict)
-    """First deliveries, in their order."""
-    repeats: list[Event] = dataclasses.field(default_factory=list)
-    traffic: list[Event] = dataclasses.field(default_factory=list)
-    """Sends and first deliveries, in their order: what happened-before is made of."""
-    completed: list[Event] = dataclasses.field(default_factory=list)
-    """``sent`` rows about messages of its own. A skeleton has none that count."""
-    accepts: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
-    """Indices of the ``accept`` rows of each group. A skeleton has none."""
-    requests: list[int] = dataclasses.field(default_factory=list)
-    """Indices of the ``request`` rows."""
-    refusals: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
-    """Indices of the ``refused`` rows of each group: requests that were declined."""
-    faults: list[int] = dataclasses.field(default_factory=list)
-    """Indices of the ``fault`` rows."""
-    denied: set[GroupId] = dataclasses.field(default_factory=set)
-    """Groups in which a stream of messages was not admitted, or not any more."""
-    rejects: list[Event] = dataclasses.field(default_factory=list)
-    blocks: list[Event] = dataclasses.field(default_factory=list)
-    views: dict[GroupId, list[Installed]] = dataclasses.field(default_factory=dict)
-    installed: dict[View, int] = dataclasses.field(default_factory=dict)
-    """Index of the first installation of each view."""
-    stays: dict[GroupId, list[Stay]] = dataclasses.field(default_factory=dict)
-    joined: set[GroupId] = dataclasses.field(default_factory=set)
-    """Groups with a ``join`` row here."""
-    left: dict[GroupId, int] = dataclasses.field(default_factory=dict)
-    """Groups with a ``leave`` row here, with the index of the first."""
-    notes: list[Note] = dataclasses.field(default_factory=list)
-    """``note`` rows about building blocks, in their order."""
-    turns: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
-    """Indices of the ``token`` rows of each group. A skeleton has none that count."""
-    breaks: dict[GroupId, list[int]] = dataclasses.field(default_factory=dict)
-    """Indices of the ``view`` and ``leave`` rows of each group."""
-    crashed: bool = False
-    """It has a ``crash``, or its history is cut, which counts as one."""
+    place: int  # its place among the run's processes, in the order of their names
+    rows: dict[int, int]  # row of each index, in order; a *skeleton*, as certificates keep it, lacks some
+    sends: list[Event] = field(default_factory=list)
+    first: dict[Message, Event] = field(default_factory=dict)  # first deliveries, in their order
+    repeats: list[Event] = field(default_factory=list)
+    traffic: list[Event] = field(default_factory=list)  # sends and first deliveries, in order: they make happened-before
+    completed: list[Event] = field(default_factory=list)  # own ``sent`` rows; a skeleton has none that count
+    accepts: dict[GroupId, list[int]] = field(default_factory=dict)  # indices of ``accept`` rows; a skeleton has none
+    requests: list[int] = field(default_factory=list)  # indices of the ``request`` rows
+    refusals: dict[GroupId, list[int]] = field(default_factory=dict)  # indices of ``refused`` rows
+    faults: list[int] = field(default_factory=list)  # indices of the ``fault`` rows
+    denied: set[GroupId] = field(default_factory=set)  # groups in which a stream of messages was not admitted
+    rejects: list[Event] = field(default_factory=list)
+    blocks: list[Event] = field(default_factory=list)
+    views: dict[GroupId, list[Installed]] = field(default_factory=dict)
+    installed: dict[View, int] = field(default_factory=dict)  # index of the first installation of each view
+    stays: dict[GroupId, list[Stay]] = field(default_factory=dict)
+    joined: set[GroupId] = field(default_factory=set)  # groups with a ``join`` row here
+    left: dict[GroupId, int] = field(default_factory=dict)  # groups with a ``leave`` row, and its first index
+    notes: list[Note] = field(default_factory=list)  # ``note`` rows about building blocks, in their order
+    turns: dict[GroupId, list[int]] = field(default_factory=dict)  # indices of ``token`` rows, but for skeletons
+    breaks: dict[GroupId, list[int]] = field(default_factory=dict)  # indices of ``view`` and ``leave`` rows
+    crashed: bool = False  # it has a ``crash``, or its history is cut, which counts as one
     cut: bool = False
     end: bool = False
     timing_fault: bool = False
@@ -262,23 +235,23 @@ class Run:
         self.sends: dict[Message, Event] = {}
         self.promises: list[str] | None = None
         self.bounds: dict[str, int] = {}
-        self.despite: frozenset[str] | None = None
-        """Kinds of fault that are no excuse for ``progress`` while they last; None: no ``start`` row tells."""
+        self.despite: frozenset[str] | None = None  # faults that are no excuse for ``progress``; None: not stated
         self._views: dict[tuple[GroupId, int, frozenset[ProcessId]], View] = {}
         self._ends: list[dict[str, Any]] = []
         self._deliveries: dict[Message, list[Event]] | None = None
-        for place, (process, own) in enumerate(sorted(_by_process(columns, rows).items())):
-            self.histories[process] = self._walk(History(process, place, own))
+        by_process: dict[ProcessId, dict[int, int]] = {}
+        for row in rows:
+            by_process.setdefault(columns["process"][row], {})[columns["index"][row]] = row
+        for place, (process, own) in enumerate(sorted(by_process.items())):
+            self.histories[process] = self._walk(History(process, place, dict(sorted(own.items()))))
         self.viewed: frozenset[GroupId] = frozenset(group for h in self.all for group in h.views)
         self.joined: frozenset[GroupId] = frozenset(group for h in self.all for group in h.joined)
         self.groups: list[GroupId] = sorted(
             {m[0] for m in self.sends} | {m[0] for h in self.all for m in h.first} | self.viewed | self.joined
         )
-        named: dict[GroupId, set[ProcessId]] = {group: set() for group in self.groups}
+        self.named: dict[GroupId, set[ProcessId]] = {group: set() for group in self.groups}  # by views of the group
         for view in self._views.values():
-            named[view.group] |= view.members
-        self.named: dict[GroupId, frozenset[ProcessId]] = {group: frozenset(names) for group, names in named.items()}
-        """Processes that some view of the group names."""
+            self.named[view.group] |= view.members
 
     @cached_property
     def numbers(self) -> dict[tuple[GroupId, ProcessId], list[int]]:
@@ -384,9 +357,14 @@ class Run:
                 _begin_stay(history, groups[row], index, row)
             elif kind == "leave":
                 in_force.pop(groups[row], None)
-                _end_stay(history, groups[row], index, row)
+                history.left.setdefault(groups[row], index)
+                stays = history.stays.get(groups[row])
+                if stays and stays[-1].end is None:
+                    stays[-1].end, stays[-1].end_row = index, row
                 history.breaks.setdefault(groups[row], []).append(index)
-                taking_part = _is_still_member(history)
+                # It goes on as a member of another group, or of one that it neither joined, nor has a view of, nor left.
+                undeclared = {message[0] for message in history.first} - history.stays.keys() - history.left.keys()
+                taking_part = bool(undeclared) or any(mine[-1].end is None for mine in history.stays.values())
             elif kind == "reject" and seqs[row] is None and groups[row] is not None:
                 history.denied.add(groups[row])
             elif kind in ("reject", "block", "sent") and seqs[row] is not None and groups[row] is not None:
@@ -470,36 +448,14 @@ def between(one: Moment, other: Moment) -> int:
     return other[0] - one[0]
 
 
-def _by_process(columns: Columns, rows: Sequence[int]) -> dict[ProcessId, dict[int, int]]:
-    processes, indices = columns["process"], columns["index"]
-    found: dict[ProcessId, dict[int, int]] = {}
-    for row in rows:
-        found.setdefault(processes[row], {})[indices[row]] = row
-    return {process: dict(sorted(own.items())) for process, own in found.items()}
-
-
 def _begin_stay(history: History, group: GroupId, index: int, row: int) -> None:
     stays = history.stays.setdefault(group, [])
     if not stays or stays[-1].end is not None:
         stays.append(Stay(index, row))
 
 
-def _end_stay(history: History, group: GroupId, index: int, row: int) -> None:
-    history.left.setdefault(group, index)
-    stays = history.stays.get(group)
-    if stays and stays[-1].end is None:
-        stays[-1].end, stays[-1].end_row = index, row
-
-
-def _is_still_member(history: History) -> bool:
-    """Whether some membership is open, or it delivered in a group that it neither joined, nor has a view of, nor left."""
-    undeclared = {message[0] for message in history.first} - history.stays.keys() - history.left.keys()
-    return bool(undeclared) or any(stays[-1].end is None for stays in history.stays.values())
-
-
 def is_timing_fault(detail: dict[str, Any]) -> bool:
     """A timing fault is marked as one: ``{"timing": true}``, or a fault of that kind.
 
-    Other faults are not: a process that was paused, or whose links lost packets, still owes what it promised.
-    """
+    Other faults are not: a process that was paused, or whose links lost packets, still owes what it promised."""
     return detail.get("timing") is True or "timing" in (detail.get("fault"), detail.get("kind"))

@@ -1,23 +1,19 @@
 """Properties of a trace that is still growing: what can be said before the end, as soon as it can be said.
 
-Theory of operation
--------------------
 :class:`Growing` takes the facts of one run, in any order and any portions. The facts of a history count in the order of their
-index; a fact that comes early waits. Each property has a check (``growing`` of each family) with a method for each kind of
-event. A check says *violated* only if the reference check says so of every way in which the run can continue. What depends on
-the future is a *condition* (``identical`` speaks of processes that do not crash), and a violation whose condition fails later is
-withdrawn. What only the end decides is *open*: the catalogue says for each property what that is.
+index; a fact that comes early waits. Each property has a check (``growing`` of each family) with a method for each kind of event.
+A check says *violated* only if the reference check says so of every way in which the run can continue. What depends on the future
+is a *condition* (``identical`` speaks of processes that do not crash), and a violation whose condition fails later is withdrawn.
+What only the end decides is *open* (``catalogue``).
 
-**Rounds.** A reader follows the spools of all processes, one after the other; in one round it may see a delivery and not yet
-the send. What was on disk when a round ended is read in the next one. So a check that must know that something did *not* happen
-waits for two ends of rounds (:meth:`Growing.tick`).
+**Rounds.** A reader follows the spools of all processes in turn; in one round it may see a delivery and not yet the send. What
+was on disk when a round ended is read in the next one, so a check that must know that something did *not* happen waits for two
+ends of rounds (:meth:`Growing.tick`).
 
 **Memory is bounded.** Of a message that all members have passed only intervals of numbers are kept. Its letter (send, deliveries,
-digest) is forgotten then, beyond the last few thousand, and the oldest letters go when there are too many. A fact about a
-forgotten message is counted as ``late``: only the end decides about it. Views, pairs of views and signatures are kept up to a
-limit.
-
-No Spark here: the state is a Python object that can be pickled, which is what the stream (``lab.watch.stream``) does with it.
+digest) is forgotten beyond the last few thousand, and the oldest letters go when there are too many. A fact about a forgotten
+message is counted as ``late``: only the end decides about it. Views, pairs of views and signatures are kept up to a limit. The
+state is a Python object that can be pickled, for the stream (``lab.watch.stream``).
 """
 
 from __future__ import annotations
@@ -31,8 +27,7 @@ from ...trace.properties import BLOCK_PROPERTIES, PROPERTIES
 from .catalogue import CATALOGUE
 from .delivery.growing import Integrity, Unanimity
 from .facts import TAKES_PART, Message, View, detail_of, is_timing_fault
-from .growth.book import Condition, Finding
-from .growth.state import Delivery, History, Installed, Intervals, Letter, RunState, Sent, ViewId
+from .growth import Condition, Delivery, Finding, History, Installed, Intervals, Letter, RunState, Sent, ViewId
 from .order.growing import Fifo, Orders
 from .timing.growing import Bounded, Deadline
 from .timing.progress_growing import Progress
@@ -43,12 +38,9 @@ from .views.growing import DisjointViews, SameView, SenderInView, ViewAtomicity,
 class Limits:
     """How much is remembered of a run."""
 
-    kept: int = 5_000
-    """Letters that are kept even if all members are past them."""
-    most: int = 200_000
-    """Letters that are kept if a member is not; then the oldest are forgotten."""
-    early: int = 200_000
-    """Facts that wait for those that precede them in their histories."""
+    kept: int = 5_000  # letters that are kept even if all members are past them
+    most: int = 200_000  # letters that are kept if a member is not; then the oldest are forgotten
+    early: int = 200_000  # facts that wait for those that precede them in their histories
 
 
 class Growing(RunState):
@@ -66,16 +58,12 @@ class Growing(RunState):
         super().__init__(name)
         self.limits = limits or Limits()
         self.events = 0
-        self.time = 0
-        """The latest time of any event."""
-        self.early = 0
-        """Facts that wait for those that precede them."""
+        self.time = 0  # the latest time of any event
+        self.early = 0  # facts that wait for those that precede them
         self.promises: list[str] | None = None
-        self.blocks: set[str] = set()
-        """Properties of the building blocks that the run has rows of."""
+        self.blocks: set[str] = set()  # properties of the building blocks that the run has rows of
         self._view_ids: dict[tuple[str, int, frozenset[str]], ViewId] = {}
-        self._forgotten: dict[tuple[str, str], int] = {}
-        """Of each group and sender, the highest number that was forgotten."""
+        self._forgotten: dict[tuple[str, str], int] = {}  # of each group and sender, the highest number that was forgotten
         self._integrity = Integrity()
         self._unanimity = Unanimity()
         self._orders = Orders()
@@ -89,8 +77,6 @@ class Growing(RunState):
         self._bounded = Bounded()
         self._progress = Progress()
 
-    # --- facts in -----------------------------------------------------------------------------------------------------
-
     def feed(self, facts: Iterable[Fact]) -> None:
         """Takes facts of this run, in any order; those that it has already are ignored."""
         for fact in facts:
@@ -98,18 +84,15 @@ class Growing(RunState):
             if history is None:
                 history = self.histories[fact.process] = History(fact.process)
             if fact.index > history.expected:
-                self._wait(history, fact)
+                if self.early < self.limits.early and fact.index not in history.early:
+                    history.early[fact.index] = fact
+                    self.early += 1
                 continue
             following: Fact | None = fact
             while following is not None and following.index == history.expected and not history.final:
                 self._apply(history, following)
                 following = history.early.pop(history.expected, None)
                 self.early -= following is not None
-
-    def _wait(self, history: History, fact: Fact) -> None:
-        if self.early < self.limits.early and fact.index not in history.early:
-            history.early[fact.index] = fact
-            self.early += 1
 
     def tick(self) -> None:
         """A round of reading is over."""
@@ -155,8 +138,9 @@ class Growing(RunState):
             self._about_message(history, fact)
         elif kind == "start":
             self._start(detail_of(fact.detail))
-        elif kind == "note":
-            self._note(detail_of(fact.detail))
+        elif kind == "note" and isinstance(about := detail_of(fact.detail).get("note"), str):
+            # A row of a building block: its properties are checked, too, at the end.
+            self.blocks.update(name for name, of in BLOCK_PROPERTIES.items() if of in (None, about))
         elif kind == "fault":
             history.untimely = history.untimely or is_timing_fault(detail_of(fact.detail))
         elif kind in ("crash", "end"):
@@ -173,12 +157,6 @@ class Growing(RunState):
         if isinstance(detail.get("bounds"), dict):
             self.bounds.update(detail["bounds"])
             self._bounded.stated(self)
-
-    def _note(self, detail: dict[str, Any]) -> None:
-        """A row of a building block: its properties are checked, too, at the end."""
-        about = detail.get("note")
-        if isinstance(about, str):
-            self.blocks.update(name for name, of in BLOCK_PROPERTIES.items() if of in (None, about))
 
     def _send(self, history: History, fact: Fact) -> None:
         group, first = fact.group, fact.seq
@@ -294,8 +272,6 @@ class Growing(RunState):
             self.named.add((group, process))
             self._sender_in_view.named(self, group, process)
 
-    # --- memory -------------------------------------------------------------------------------------------------------
-
     def _letter(self, message: Message) -> Letter | None:
         """What is known of a message; None if it was forgotten."""
         letter = self.letters.get(message)
@@ -315,7 +291,8 @@ class Growing(RunState):
         for message, letter in self.letters.items():
             if len(gone) >= excess:
                 break
-            if letter.sent is not None and self._all_passed(message):
+            members = (each for each in self.histories.values() if each.member.get(message[0]) and not each.final)
+            if letter.sent is not None and all(member.has_passed(message) for member in members):
                 gone.append(message)
         too_many = len(self.letters) - len(gone) - self.limits.most
         if too_many > 0:
@@ -328,25 +305,13 @@ class Growing(RunState):
             key = message[:2]
             self._forgotten[key] = max(self._forgotten.get(key, 0), message[2])
 
-    def _all_passed(self, message: Message) -> bool:
-        members = [history for history in self.histories.values() if history.member.get(message[0]) and not history.final]
-        return all(history.has_passed(message) for history in members)
-
-    # --- verdict out --------------------------------------------------------------------------------------------------
-
     def _holds(self, condition: Condition) -> bool:
         history = self.histories.get(condition.process)
         if history is None:
             return False
-        if condition.kind == "crash":
-            return history.crashed
-        if condition.kind == "timing":
-            return history.untimely
-        if condition.kind == "clock":
-            return condition.process in self._progress.clockless
-        if condition.kind == "untaken":
-            return (condition.process, condition.group) in self._progress.unordered
-        return condition.group in history.leaves
+        progress = {"clock": condition.process in self._progress.clockless, "untaken": condition[1:] in self._progress.unordered}
+        came_true = {"crash": history.crashed, "timing": history.untimely, "leave": condition.group in history.leaves, **progress}
+        return came_true[condition.kind]
 
     def findings(self) -> list[Finding]:
         """Violations that stand, those of promised properties only if anything is promised, the earliest first."""

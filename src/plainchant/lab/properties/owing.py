@@ -1,27 +1,26 @@
 """Parting and owing: which process has to deliver which message, up to which event.
 
 *q owes m* if q installed the view in force at m's ``send``, and q and the sender did not part since, up to the event that is
-judged. A run has no common time, so "up to the event" means what happened before it: of q's own history, what precedes the
-event; of the sender's, what precedes the last of its sends that the event can know of, and what precedes a view that q has
-installed by then (a process that merges knows that there were parts). With the sender's whole history instead, a sender that
-drops q from its view *afterwards* would excuse a hole that q left in the order long before. Judged at ``end``, both histories
-count whole.
+judged. A run has no common time, so "up to the event" means what happened before it: of q's own history, what precedes the event;
+of the sender's, what precedes the last of its sends that the event can know of, and what precedes a view that q has installed by
+then (a process that merges knows that there were parts). With the sender's whole history instead, a sender that drops q from its
+view *afterwards* would excuse a hole that q left long before. Judged at ``end``, both histories count whole.
 
 Three points that the definition leaves open:
 
-- *Sender without a view*: q owes m if some process p delivers m in a view that q installed. Only a sender with views can part
-  from q: in a partition, q would owe every message of an outsider that reached the other part alone. So p stands in for the
-  sender: p and q must not have parted. The same rule serves a message whose ``send`` is not in the trace.
+- *Sender without a view*, or a ``send`` that is not in the trace: q owes m if some process p delivers m in a view that q
+  installed, and p and q have not parted. Only a sender with views can part from q: in a partition, q would owe every message of
+  an outsider that reached the other part alone. So p stands in for the sender.
 - A ``leave`` ends owing: a process that left may not deliver (integrity), so it cannot owe.
-- *Group without views*: "sent while it is a member" compares ranks where join, leave and message have one, else the global
-  clock, else the processes' own clocks.
+- *Group without views*: "sent while it is a member" compares ranks where join, leave and message have one, else the global clock,
+  else the processes' own clocks.
 """
 
 from __future__ import annotations
 
 from ...core.model import GroupId, ProcessId
 from .causality import Causality
-from .facts import Event, History, Message, Run, Stay, View
+from .facts import Event, History, Message, Run, View
 
 
 def parted(p: History, q: History, view: View) -> bool:
@@ -56,17 +55,14 @@ class Owing:
         if send is not None and send.view is not None:
             return self._stayed_together(q, send, at)
         sender = message[1]
-        for delivery in self.run.deliveries_of(message):
-            if self._stayed_together(q, delivery, at) and not self._dropped(q, sender, delivery.view, at):
-                return True
-        return False
+        deliveries = self.run.deliveries_of(message)
+        return any(self._stayed_together(q, each, at) and not self._dropped(q, sender, each.view, at) for each in deliveries)
 
     def starts(self, q: History, message: Message) -> list[int]:
         """The indices after which q can come to owe the message; none if it never does.
 
-        From each on, q can only cease to owe it, so whether q owes it at any of some events is decided at the first
-        event after each start.
-        """
+        From each on, q can only cease to owe it, so whether q owes it at any of some events is decided at the first event after
+        each start."""
         group = message[0]
         if group not in self.run.viewed:
             if group in self.run.joined:
@@ -106,13 +102,10 @@ class Owing:
             return True
         other = self.run.histories[event.process]
         dropped = other.first_view_without(view.group, q.name, event.index)
-        return dropped is None or (at is not None and dropped > self._last_known(q, at, other))
-
-    def _last_known(self, q: History, at: int, other: History) -> int:
-        """Index of the last send of another process that q's event can know of; -1 if of none."""
-        causality = self.causality()
-        count = causality.known(q, at)[other.place]
-        return causality.sends[other.place][count - 1].index if count else -1
+        if dropped is None or at is None:
+            return dropped is None
+        known = self.causality().known(q, at)[other.place]  # its sends that q's event can know of
+        return dropped > (self.causality().sends[other.place][known - 1].index if known else -1)
 
     def _dropped(self, q: History, sender: str, view: View | None, at: int | None) -> bool:
         """Whether q, since that view named the sender, has installed one that does not."""
@@ -123,21 +116,15 @@ class Owing:
 
     def _owes_as_member(self, q: History, message: Message, at: int | None) -> bool:
         if message[0] not in self.run.joined:
-            return self.run.is_ever_member(q, message[0]) and not (
-                message[0] in q.left and (at is None or q.left[message[0]] <= at)
-            )
-        stays = q.stays.get(message[0], ())
-        return any(
-            (at is None or stay.begin <= at)
-            and not q.left_since(message[0], stay.begin, at)
-            and self._was_taken_during(message, stay)
-            for stay in stays
-        )
-
-    def _was_taken_during(self, message: Message, stay: Stay) -> bool:
-        begins = self._compare(message, stay.begin_row)
-        ends = None if stay.end_row is None else self._compare(message, stay.end_row)
-        return begins is not None and begins >= 0 and (ends is None or ends < 0)
+            has_left = message[0] in q.left and (at is None or q.left[message[0]] <= at)
+            return self.run.is_ever_member(q, message[0]) and not has_left
+        for stay in q.stays.get(message[0], ()):
+            if (at is None or stay.begin <= at) and not q.left_since(message[0], stay.begin, at):
+                begins = self._compare(message, stay.begin_row)
+                ends = None if stay.end_row is None else self._compare(message, stay.end_row)
+                if begins is not None and begins >= 0 and (ends is None or ends < 0):
+                    return True
+        return False
 
     def _compare(self, message: Message, row: int) -> int | None:
         """The message's place against a ``join`` or ``leave``: negative before, else after; None if nothing tells."""

@@ -1,18 +1,17 @@
 """Stage 2 of verification: what the certificates of a run prove.
 
-For each property there is a *sufficient* condition on the certificates and a way to count the cases that the reference check
-would have examined. Where the condition holds, the property holds, and the count is exact. Where it does not, the property is
-*doubtful*, and the reference check decides on the run's rows: only it says "violated", so every violation has its sentence
-and its events. Properties of views alone are decided here, by the reference checks on the skeleton, which has all they look
-at.
-
-The conditions are written for what correct runs look like; the docstring of each proof says why it suffices.
+For each property there is a *sufficient* condition on the certificates, written for what correct runs look like, and a way to
+count the cases that the reference check would have examined. Where the condition holds, the property holds, and the count is
+exact. Where it does not, the property is *doubtful*, and the reference check decides on the run's rows: only it says "violated",
+so every violation has its sentence and its events. Properties of views alone are decided here, by the reference checks on the
+skeleton, which has all they look at.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Final
 
 from ...trace.properties import SPEAK_OF_END
@@ -28,17 +27,12 @@ from .timing.deadlines import Untimed
 class Proof:
     """What the certificates say of a run."""
 
-    suspect: bool = False
-    """Something may be malformed: nothing was judged."""
-    cases: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """Property to (1 if it was checked, cases), for those that hold."""
-    decided: list[tuple[Report, int]] = dataclasses.field(default_factory=list)
-    """Reports of properties that were decided here, whichever way."""
-    doubtful: list[str] = dataclasses.field(default_factory=list)
-    unresolved: list[Messages] = dataclasses.field(default_factory=list)
-    """``integrity`` holds if digests of these messages agree, which certificates cannot tell."""
-    untimed: Untimed | None = None
-    """``deadline`` holds if deliveries were in time, which certificates cannot tell."""
+    suspect: bool = False  # something may be malformed: nothing was judged
+    cases: dict[str, tuple[int, int]] = field(default_factory=dict)  # of properties that hold: (1 if checked, cases)
+    decided: list[tuple[Report, int]] = field(default_factory=list)  # properties decided here, either way
+    doubtful: list[str] = field(default_factory=list)
+    unresolved: list[Messages] = field(default_factory=list)  # ``integrity`` holds if their digests agree
+    untimed: Untimed | None = None  # ``deadline`` holds if deliveries were in time, which certificates cannot tell
 
 
 ON_SKELETON: Final = frozenset(name for name, checks in CATALOGUE.items() if checks.proof is None)

@@ -1,9 +1,5 @@
-"""The reference verifier: every property of a trace, in plain Python, slow and obviously correct.
-
-It serves ``plainchant run`` on small runs, users' own tests, and as the measure for the proofs and for the checks on growing
-traces. ``facts`` turns the table into runs and histories; ``causality`` and ``owing`` say what happened before what and which
-process owes which message; ``report`` is what comes out; the ``reference`` module of each family has one function for each
-property.
+"""The reference verifier: every property of a trace, in plain Python, slow and obviously correct. It serves ``plainchant run`` on
+small runs, users' own tests, and as the measure for the proofs and for the checks on growing traces.
 
 Properties that speak of the ``end`` of a run are checked by default only in drained runs. These are all of self-delivery,
 validity, agreement, view-exclusion and convergence, and a clause of uniform, view-order, causal and total. A property that is
@@ -66,21 +62,13 @@ def check_run(run: Run, properties: Sequence[str] | None, only: Container[str] =
 
 
 def names_for(run: Run, properties: Sequence[str] | None) -> list[str]:
-    """The properties that a run is checked for: those asked for, else those that it and its building blocks promise, else
-    all."""
+    """The properties that a run is checked for: those asked for, else those that it and its building blocks promise, else all."""
     promised = properties if properties is not None else run.promises
     if promised is None:
         return list(PROPERTIES)
-    blocks_too = properties is None
-    return [name for name in PROPERTIES if name in promised or (blocks_too and _is_about_blocks_of(run, name))]
-
-
-def _is_about_blocks_of(run: Run, name: str) -> bool:
-    """Whether a property is about building blocks that the run has rows of."""
-    if name not in BLOCK_PROPERTIES:
-        return False
-    about = BLOCK_PROPERTIES[name]
-    return bool(run.noted) if about is None else about in run.noted
+    kinds = {*run.noted, *([None] if run.noted else [])} if properties is None else set()
+    concerned = {name for name, about in BLOCK_PROPERTIES.items() if about in kinds}
+    return [name for name in PROPERTIES if name in promised or name in concerned]
 
 
 def reports_without_case(run: Run, properties: Sequence[str] | None) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import field
+from operator import add
 from typing import Any, Final, Literal
 
 from ...core.model import GroupId, ProcessId
@@ -17,8 +19,7 @@ from ...trace.schema import Malformed
 from .facts import Event, Message, Place, Run, View
 from .owing import Owing
 
-MAX_SHOWN: Final = 20
-"""Violations of one property that are described for each run; all are counted."""
+MAX_SHOWN: Final = 20  # violations of one property that are described for each run; all are counted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,15 +39,9 @@ class Violation:
 
     def to_json(self) -> dict[str, Any]:
         """Messages become [group, sender, seq], events [process, index]."""
-        return {
-            "run": self.run,
-            "property": self.property,
-            "group": self.group,
-            "processes": list(self.processes),
-            "messages": [list(message) for message in self.messages],
-            "events": [list(event) for event in self.events],
-            "sentence": self.sentence,
-        }
+        messages, events = ([list(each) for each in several] for several in (self.messages, self.events))
+        places = {"processes": list(self.processes), "messages": messages, "events": events}
+        return {"run": self.run, "property": self.property, "group": self.group, **places, "sentence": self.sentence}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,9 +60,7 @@ class Outcome:
         return "holds" if self.cases else "nothing to check"
 
     def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(
-            self.runs + other.runs, self.events + other.events, self.cases + other.cases, self.violations + other.violations
-        )
+        return Outcome(*map(add, dataclasses.astuple(self), dataclasses.astuple(other)))
 
     def to_json(self) -> dict[str, int]:
         return dataclasses.asdict(self)
@@ -80,8 +73,7 @@ class Verification:
     properties: Mapping[str, Outcome]
     violations: Sequence[Violation] = ()
     malformed: Sequence[Malformed] = ()
-    warnings: Sequence[str] = ()
-    """What a person should know though it is no violation, such as members that were not observed."""
+    warnings: Sequence[str] = ()  # what a person should know though it is no violation, such as members that were not observed
 
     @property
     def verdict(self) -> Literal["holds", "violated", "malformed"]:
@@ -110,8 +102,7 @@ class Report:
         self.run = run
         self.owing = owing
         self.name = name
-        self.until_end = until_end
-        """Whether clauses that speak of ``end`` are checked: the run was drained, or the property was asked for."""
+        self.until_end = until_end  # check clauses about ``end``: the run was drained, or the property asked for
         self.cases = 0
         self._found: dict[tuple[Any, ...], Violation] = {}
 
@@ -138,32 +129,29 @@ class Report:
 
     def shown(self, most: int | None = MAX_SHOWN) -> list[tuple[tuple[Any, ...], Violation]]:
         """The violations to describe, with the key that puts small and early ones first; None: all of them."""
-        keyed = [(self._key(violation), violation) for violation in self._found.values()]
+        keyed: list[tuple[tuple[Any, ...], Violation]] = []
+        for found in self._found.values():
+            seen_at = max((self.run.when(place) for place in found.events), default=0)
+            key = (len(found.messages) + len(found.events), seen_at, found.events, found.messages, found.sentence)
+            keyed.append((key, found))
         return sorted(keyed, key=lambda pair: pair[0])[:most]
-
-    def _key(self, violation: Violation) -> tuple[Any, ...]:
-        size = len(violation.messages) + len(violation.events)
-        seen_at = max((self.run.when(place) for place in violation.events), default=0)
-        return size, seen_at, violation.events, violation.messages, violation.sentence
 
 
 @dataclasses.dataclass(slots=True)
 class Result:
     """What one run or several come to."""
 
-    outcomes: dict[str, Outcome] = dataclasses.field(default_factory=dict)
-    violations: list[tuple[tuple[Any, ...], Violation]] = dataclasses.field(default_factory=list)
-    """Each with the key that orders violations of all runs and properties."""
-    warnings: list[str] = dataclasses.field(default_factory=list)
-    malformed: list[Malformed] = dataclasses.field(default_factory=list)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    violations: list[tuple[tuple[Any, ...], Violation]] = field(default_factory=list)  # with the keys that order them
+    warnings: list[str] = field(default_factory=list)
+    malformed: list[Malformed] = field(default_factory=list)
 
     def add_report(self, report: Report, checked: int, events: int, most: int | None = MAX_SHOWN) -> None:
         """Adds a property of a run with that many ``events``; ``checked`` is 0 if the run was not fit for it."""
         outcome = Outcome(checked, checked * events, report.cases, report.count)
         self.outcomes[report.name] = self.outcomes.get(report.name, Outcome()) + outcome
-        self.violations += [
-            ((*key[:2], report.run.name, report.name, *key[2:]), violation) for key, violation in report.shown(most)
-        ]
+        place = (report.run.name, report.name)
+        self.violations += [((*key[:2], *place, *key[2:]), violation) for key, violation in report.shown(most)]
 
     def add(self, other: Result) -> None:
         for name, outcome in other.outcomes.items():

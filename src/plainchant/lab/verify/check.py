@@ -30,16 +30,11 @@ class Found(Result):
     """What is known of one run, and what is left to settle."""
 
     run: str = ""
-    doubtful: tuple[str, ...] = ()
-    """Properties that need the reference check, which was not made because the rows are not all here."""
-    suspect: bool = False
-    """The same for validation."""
-    unresolved: tuple[Messages, ...] = ()
-    """Messages whose digests have to be compared before ``integrity`` can be said to hold."""
-    untimed: Untimed | None = None
-    """What the times of rows must show before ``deadline`` can be said to hold."""
-    out_of_order: bool = False
-    """It is suspect because rows of a history stand apart, which may only be their order in the files."""
+    doubtful: tuple[str, ...] = ()  # left to the reference check, which needs rows that are not all here
+    suspect: bool = False  # the same for validation
+    unresolved: tuple[Messages, ...] = ()  # messages whose digests have to be compared before ``integrity`` can be said to hold
+    untimed: Untimed | None = None  # what the times of rows must show before ``deadline`` can be said to hold
+    out_of_order: bool = False  # it is suspect because rows of a history stand apart, which may only be their order in the files
 
     @property
     def is_open(self) -> bool:
@@ -48,8 +43,7 @@ class Found(Result):
 
     def settle_times(self, seen: Timed) -> None:
         """Says that ``deadline`` holds, or leaves it to the exact search."""
-        left = self.untimed
-        self.untimed = None
+        left, self.untimed = self.untimed, None
         if left is None:
             return
         if not seen.in_time:
@@ -106,10 +100,7 @@ def examine(
 
 
 def proved(
-    units: Sequence[Unit],
-    properties: Sequence[str] | None,
-    most: int | None = MAX_SHOWN,
-    without: Container[str] = (),
+    units: Sequence[Unit], properties: Sequence[str] | None, most: int | None = MAX_SHOWN, without: Container[str] = ()
 ) -> Iterator[Found]:
     """Every run of some units, except some, as far as certificates go."""
     where: dict[str, list[tuple[Unit, int]]] = {}
@@ -118,18 +109,16 @@ def proved(
             if run not in without:
                 where.setdefault(run, []).append((unit, place))
     columns = {id(unit): Columns(unit.skeleton) for unit in units if unit.runs}
-    for run in sorted(where):
-        places = where[run]
-        if len(places) == 1:
-            unit, place = places[0]
-            only = unit.slice(place)
-            if only.suspect:  # facts are made of rows that can be understood
-                yield Found(run=run, suspect=True)
-            else:
-                facts = Run(run, columns[id(unit)], unit.skeleton_rows(place))
-                yield judge(facts, [only], properties, most)
-        else:
+    for run, places in sorted(where.items()):
+        if len(places) > 1:
             yield judge_alone(run, [unit.slice(place, alone=True) for unit, place in places], properties, most)
+            continue
+        unit, place = places[0]
+        only = unit.slice(place)
+        if only.suspect:  # facts are made of rows that can be understood
+            yield Found(run=run, suspect=True)
+        else:
+            yield judge(Run(run, columns[id(unit)], unit.skeleton_rows(place)), [only], properties, most)
 
 
 def judge_alone(run: str, slices: Sequence[Slice], properties: Sequence[str] | None, most: int | None = MAX_SHOWN) -> Found:
@@ -168,9 +157,8 @@ def together(results: Sequence[Found], properties: Sequence[str] | None = None) 
 def check(table: pa.Table, properties: Sequence[str] | None = None) -> Verification:
     """The verification of every run in a table of whole runs: the same as ``lab.properties.verify``, and sooner.
 
-    The table is taken to be well formed as far as it is not suspect: one that is, is validated, and what is malformed is
-    reported instead of a verdict.
-    """
+    The table is taken to be well formed as far as it is not suspect: one that is, is validated, and what is malformed is reported
+    instead of a verdict."""
     require_known(properties or ())
     return together(list(examine([Unit(table)], table, (), properties)), properties)
 

@@ -1,20 +1,14 @@
 """Verification of traces of any size on Spark.
 
-Theory of operation
--------------------
 One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``properties.certificates``), settle the
-runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. If there are such, one
-shuffle brings the certificates of a run together (about two bytes per event), and a second function over each partition settles
-those runs (``properties.proof``). Sums and violations come to the driver.
+runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. One shuffle brings those
+of a run together (about two bytes per event), and a second function settles these runs (``properties.proof``). Sums and
+violations come to the driver. A run that certificates leave doubtful is read again, whole, by one task of a second job, and the
+reference checks decide. Only runs with a violation, or of a kind that the proofs do not cover, need that.
 
-A run that certificates leave doubtful is read again, whole, by one task of a second job, and the reference checks decide. Only
-runs with a violation, or of a kind that the proofs do not cover, need that.
-
-Two kinds of input go through Spark's own reader and are sorted by (run, process, index) first: addresses that Arrow cannot
-open, and files whose rows stand in another order than their histories'. From there on it is the same.
-
-Everything between driver and tasks is Arrow tables of (key, kind, value); nothing needs more than a SparkSession, so it is
-the same on one machine, on a cluster, and behind Spark Connect.
+Two kinds of input go through Spark's own reader and are sorted by (run, process, index) first: addresses that Arrow cannot open,
+and files whose rows stand in another order than their histories'. Between driver and tasks there are only Arrow tables of (key,
+kind, value), and nothing needs more than a SparkSession: it is the same on one machine, on a cluster, and behind Spark Connect.
 """
 
 from __future__ import annotations
@@ -54,27 +48,17 @@ T = TypeVar("T")
 
 CERTIFICATE_SQL: Final = "key string, kind string, value binary"
 CERTIFICATE_SCHEMA: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())])
-
-DIGEST_SQL: Final = "run string, group string, sender string, seq bigint, digest bigint"
 DIGEST_SCHEMA: Final = pa.schema(
     [("run", pa.string()), ("group", pa.string()), ("sender", pa.string()), ("seq", pa.int64()), ("digest", pa.int64())]
 )
 
-_MOMENTS: Final = ", ".join(
-    f"`{field.name}` {'string' if pa.types.is_string(field.type) else 'bigint'}" for field in deadlines.BLOCKS
-)
-
-MAX_PROBLEMS: Final = 100
-"""Malformed rows that are reported."""
+MAX_PROBLEMS: Final = 100  # malformed rows that are reported
 MAX_WARNINGS: Final = 100
 
-_UNIT_ROWS: Final = 500_000
-"""Rows that come through Spark's reader are put together to units of this size."""
+_UNIT_ROWS: Final = 500_000  # rows that come through Spark's reader are put together to units of this size
 _LEAST_UNIT: Final = 100_000
-_SORT_FROM: Final = 200_000
-"""A run out of order that is larger than this is worth sorting everything; a smaller one is sorted where it is read again."""
-_DESCRIBED: Final = 20_000
-"""If a task finds more violations than this, it describes one for each run and property; all are counted."""
+_SORT_FROM: Final = 200_000  # from this size a run out of order is worth sorting everything
+_DESCRIBED: Final = 20_000  # a task that finds more violations describes one for each run and property
 
 
 @dataclasses.dataclass(slots=True)
@@ -108,10 +92,9 @@ def verify(
 ) -> Verification:
     """Verifies every run of some traces: files, directories, globs, addresses.
 
-    ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most`` limits how
-    many violations of a property are described for each run (None: all). ``progress`` is called now and then with what is
-    being done and the share of it that is done.
-    """
+    ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most`` limits how many violations
+    of a property are described for each run (None: all). ``progress`` is called now and then with what is being done and the
+    share of it that is done."""
     require_known(properties or ())
     paths = [str(path) for path in paths]
     options = Options(tuple(properties) if properties is not None else None, most)
@@ -135,7 +118,9 @@ def verify(
                 open_runs = _compare(spark, plan, open_runs, total)
         if any(found.untimed is not None for found in open_runs):
             with watched(spark, progress, "timing"):
-                open_runs = _time(_moments(spark, plan, open_runs), _partitions(spark, plan.rows), open_runs, total)
+                wanted = _untimed(open_runs)
+                moments = tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _sql(deadlines.BLOCKS))
+                open_runs = _time(moments, _partitions(spark, plan.rows), open_runs, total)
         if open_runs:
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
@@ -160,12 +145,9 @@ def _verification(total: Sum, options: Options) -> Verification:
     return total.verification(options.properties)
 
 
-# --- the jobs ---------------------------------------------------------------------------------------------------------
-
-
 def _verify_chunks(spark: SparkSession, plan: parts.Plan, options: Options, total: Sum) -> list[Found]:
     """Settles what can be settled; returns the runs that have to be searched."""
-    frame = _tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), CERTIFICATE_SQL)
+    frame = tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), CERTIFICATE_SQL)
     if any(chunk.elsewhere is None or chunk.elsewhere for chunk in plan.chunks):
         frame = frame.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, options), CERTIFICATE_SQL)
     return _collect(frame, total)
@@ -179,11 +161,11 @@ def _partitions(spark: SparkSession, rows: int) -> int:
 def _collect(frame: DataFrame, total: Sum) -> list[Found]:
     open_runs: list[Found] = []
     table = frame.toArrow()
-    for kind, value in zip(table.column("kind").to_pylist(), table.column("value").to_pylist(), strict=True):
-        if kind == "sum":
-            total.add(pickle.loads(value))
+    for row in table.to_pylist():
+        if row["kind"] == "sum":
+            total.add(pickle.loads(row["value"]))
         else:
-            open_runs.append(pickle.loads(value))
+            open_runs.append(pickle.loads(row["value"]))
     return sorted(open_runs, key=lambda found: found.run)
 
 
@@ -192,10 +174,9 @@ def _compare(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], tota
     from pyspark.sql import functions as F
 
     wanted = {found.run: found.unresolved for found in open_runs if found.unresolved}
-    digests = _tasks(spark, plan.pieces_with_any(wanted), partial(_digests, wanted), DIGEST_SQL)
-    differing = (
-        digests.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds")).filter("kinds > 1")
-    )
+    digests = tasks(spark, plan.pieces_with_any(wanted), partial(_digests, wanted), _sql(DIGEST_SCHEMA))
+    kinds = digests.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds"))
+    differing = kinds.filter("kinds > 1")
     wrong = {row["run"] for row in differing.select("run").distinct().collect()}
     for found in open_runs:
         if found.run not in wrong:
@@ -226,16 +207,10 @@ def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
     return {found.run: found.untimed for found in open_runs if found.untimed is not None}
 
 
-def _moments(spark: SparkSession, plan: parts.Plan, open_runs: Sequence[Found]) -> DataFrame:
-    """When messages with deadlines were sent and delivered."""
-    wanted = _untimed(open_runs)
-    return _tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _MOMENTS)
-
-
 def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
     """Reads each of these runs again, whole, in one task."""
     work = [(found, tuple(plan.pieces_with(found.run))) for found in open_runs]
-    _collect(_tasks(spark, work, partial(_search_run, options), CERTIFICATE_SQL), total)
+    _collect(tasks(spark, work, partial(_search_run, options), CERTIFICATE_SQL), total)
 
 
 def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: str, options: Options, total: Sum) -> None:
@@ -280,19 +255,13 @@ def _frame(spark: SparkSession, files: Sequence[str], path: str, label: str) -> 
         raise TraceError(f"cannot read a trace at {path}: {reason}; check the address, and that Spark knows its kind") from error
     if problems:
         raise MalformedTrace([Malformed(path, None, None, None, problem) for problem in problems])
-    types = {"members": "array<string>"}
-    columns = [
-        F.col(f"`{name}`").cast(types.get(name, "string" if name in STRINGS else "bigint")).alias(name)
-        for name in COLUMNS
-        if name != "run"
-    ]
+    types = {"members": "array<string>", **dict.fromkeys(STRINGS, "string")}
+    others = [name for name in COLUMNS if name != "run"]
+    columns = [F.col(f"`{name}`").cast(types.get(name, "bigint")).alias(name) for name in others]
     return frame.select(F.concat(F.lit(label), F.col("run")).alias("run"), *columns, F.col("_metadata.file_path").alias("file"))
 
 
-# --- the tasks --------------------------------------------------------------------------------------------------------
-
-
-def _tasks(spark: SparkSession, work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], schema: str) -> DataFrame:
+def tasks(spark: SparkSession, work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], schema: str) -> DataFrame:
     """One task for each piece of work, and what all of them yield."""
     return spark.range(0, len(work), 1, len(work)).mapInArrow(partial(_perform, work, task), schema)
 
@@ -305,20 +274,18 @@ def _perform(
             yield from task(work[number])
 
 
+def _sql(schema: pa.Schema) -> str:
+    return ", ".join(f"`{field.name}` {'string' if pa.types.is_string(field.type) else 'bigint'}" for field in schema)
+
+
 def _rows(told: Iterable[tuple[str, str, object]]) -> Iterator[pa.RecordBatch]:
     for key, kind, value in told:
-        yield _row(key, kind, pickle.dumps(value, protocol=5))
-
-
-def _row(key: str, kind: str, value: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([key]), pa.array([kind]), pa.array([value], pa.binary())], schema=CERTIFICATE_SCHEMA
-    )
+        row = {"key": key, "kind": kind, "value": pickle.dumps(value, protocol=5)}
+        yield pa.RecordBatch.from_pylist([row], schema=CERTIFICATE_SCHEMA)
 
 
 def _certify_chunk(options: Options, work: tuple[int, parts.Chunk]) -> Iterator[pa.RecordBatch]:
-    number, chunk = work
-    yield from _rows(certify_chunk(chunk, number, options))
+    yield from _rows(certify_chunk(work[1], work[0], options))
 
 
 def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator[tuple[str, str, object]]:
@@ -372,11 +339,9 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     """Brings the slices of each run together; passes on what is settled already."""
     slices: dict[str, list[Slice]] = {}
     for batch in batches:
-        for key, kind, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if kind == "slice":
-                slices.setdefault(key, []).append(pickle.loads(value))
-            else:
-                yield _row(key, kind, value)
+        yield batch.filter(pc.not_equal(batch.column("kind"), "slice"))
+        for row in batch.filter(pc.equal(batch.column("kind"), "slice")).to_pylist():
+            slices.setdefault(row["key"], []).append(pickle.loads(row["value"]))
     total = Sum()
     for run in sorted(slices):
         found = judge_alone(run, slices.pop(run), options.properties, options.most)

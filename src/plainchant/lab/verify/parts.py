@@ -1,11 +1,10 @@
-"""What there is to read: from paths to chunks of row groups, a chunk a task.
+"""What there is to read: from paths to chunks of row groups, a chunk for each task.
 
-The driver reads footers only. A chunk is some row groups, of one file or of several small ones, that fill a task for about
-a second. The statistics of the column ``run`` tell which runs a row group can hold, so a chunk knows which of its runs may
-go on elsewhere: those are *split*, and their certificates have to meet; all others are *whole*, and the task that reads them
-settles them. Where there are no statistics, every run may be split; that costs a shuffle and nothing else.
-
-Runs of different paths never collide: if there are several paths, a run is called by its path and its name.
+The driver reads footers only. A chunk is some row groups, of one file or of several small ones, that fill a task for about a
+second. The statistics of the column ``run`` tell which runs a row group can hold, so a chunk knows which of its runs may go on
+elsewhere: those are *split*, and their certificates have to meet; all others are *whole*, and the task that reads them settles
+them. Without statistics every run may be split, which costs a shuffle. If there are several paths, a run is called by its path
+and its name.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,14 +24,12 @@ from pyarrow import fs
 
 from ...core.model import TraceError
 from ...trace.reader import Part, conform, filesystem_of, find_files, newer_file, unreadable
-from ...trace.schema import Malformed, MalformedTrace
+from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ..properties.certificates.columns import STRINGS
 from ..properties.facts import COLUMNS
 
-CHUNK_ROWS: Final = 1_000_000
-"""A chunk is closed when it has this many rows."""
-LEAST_ROWS: Final = 200_000
-"""Chunks are not made smaller than this for the sake of parallelism: starting a task costs more than such a piece."""
+CHUNK_ROWS: Final = 1_000_000  # a chunk is closed when it has this many rows
+LEAST_ROWS: Final = 200_000  # chunks are not smaller: starting a task costs more than such a piece
 
 _FOOTERS_AT_ONCE: Final = 16
 
@@ -44,11 +42,9 @@ class Piece:
     file: str
     groups: tuple[int, ...]
     rows: int
-    label: str
-    """Stands before the names of its runs; empty if there is only one path."""
+    label: str  # stands before the names of its runs; empty if there is only one path
     low: str | None
-    high: str | None
-    """The first and the last run that it can hold, by name; None: unknown."""
+    high: str | None  # the first and the last run that it can hold, by name; None: unknown
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,8 +67,7 @@ class Plan:
     """Everything there is to read."""
 
     chunks: tuple[Chunk, ...]
-    foreign: tuple[str, ...]
-    """Paths that Arrow cannot open; Spark may."""
+    foreign: tuple[str, ...]  # paths that Arrow cannot open; Spark may
 
     @property
     def rows(self) -> int:
@@ -92,8 +87,7 @@ class Plan:
 def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, least_rows: int = LEAST_ROWS) -> Plan:
     """Looks at the footers of everything that the paths mean.
 
-    Raises TraceError if there is nothing, MalformedTrace for files that are no Parquet, lack a column, or are too new.
-    """
+    Raises TraceError if there is nothing, MalformedTrace for files that are no Parquet, lack a column, or are too new."""
     groups: list[Piece] = []
     malformed: list[Malformed] = []
     foreign: list[str] = []
@@ -196,23 +190,13 @@ def _union(spans: Iterable[tuple[Any, Any]]) -> list[tuple[str, str]]:
 
 def _merged(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """Neighbouring row groups of a file as one piece."""
-    current: Piece | None = None
-    for piece in pieces:
-        if current is not None and (current.path, current.file) == (piece.path, piece.file):
-            known = None not in (current.low, current.high, piece.low, piece.high)
-            current = dataclasses.replace(
-                current,
-                groups=current.groups + piece.groups,
-                rows=current.rows + piece.rows,
-                low=min(current.low or "", piece.low or "") if known else None,
-                high=max(current.high or "", piece.high or "") if known else None,
-            )
-        else:
-            if current is not None:
-                yield current
-            current = piece
-    if current is not None:
-        yield current
+    for _, near in groupby(pieces, key=lambda piece: (piece.path, piece.file)):
+        these = list(near)
+        known = all(piece.low is not None and piece.high is not None for piece in these)
+        low, high = min(piece.low or "" for piece in these), max(piece.high or "" for piece in these)
+        groups = tuple(group for piece in these for group in piece.groups)
+        rows = sum(piece.rows for piece in these)
+        yield dataclasses.replace(these[0], groups=groups, rows=rows, low=low if known else None, high=high if known else None)
 
 
 def addresses(path: str, files: Sequence[str]) -> list[str]:
@@ -230,14 +214,10 @@ _GLOB: Final = re.compile(r"[][{}*?\\]")
 _ESCAPED: Final = r"\\\g<0>"  # in a file's name these characters are themselves
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
 def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
     """The row groups of a piece, one by one, in the columns and types that stage 1 works with; of one run, if named.
 
-    Raises MalformedTrace if the file is damaged inside.
-    """
+    Raises MalformedTrace if the file is damaged inside."""
     filesystem, _ = filesystem_of(piece.path)
     try:
         with filesystem.open_input_file(piece.file) as source:
@@ -259,18 +239,14 @@ def typed(table: pa.Table, file: str | None) -> pa.Table:
         wanted = _TYPES[name]
         if column.type != wanted:
             try:
-                column = column.cast(_PLAIN[name]) if name not in STRINGS else _encoded(column)
+                is_coded = pa.types.is_dictionary(column.type)
+                column = column.cast(wanted if is_coded else _PLAIN[name])
+                column = column.dictionary_encode() if name in STRINGS and not is_coded else column
             except pa.ArrowException as error:
                 problem = f"column {name!r} has values that are no {_PLAIN[name]}: {error}"
                 raise MalformedTrace([Malformed(file, None, None, None, problem)]) from error
         columns[name] = column
     return pa.table(columns)
-
-
-def _encoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_dictionary(column.type):
-        return column.cast(pa.dictionary(pa.int32(), pa.string()))
-    return column.cast(pa.string()).dictionary_encode()
 
 
 def renamed(table: pa.Table, label: str) -> pa.Table:
@@ -285,15 +261,8 @@ def renamed(table: pa.Table, label: str) -> pa.Table:
     return table.set_column(place, "run", pa.chunked_array(chunks, pa.dictionary(pa.int32(), pa.string())))
 
 
-def _types() -> tuple[dict[str, pa.DataType], dict[str, pa.DataType]]:
-    from ...trace.schema import SCHEMA
-
-    plain = {name: SCHEMA.field(name).type for name in COLUMNS}
-    coded = {name: pa.dictionary(pa.int32(), pa.string()) if name in STRINGS else kind for name, kind in plain.items()}
-    return plain, coded
-
-
-_PLAIN, _TYPES = _types()
+_PLAIN: Final = {field.name: field.type for field in SCHEMA}
+_TYPES: Final = {**_PLAIN, **dict.fromkeys(STRINGS, pa.dictionary(pa.int32(), pa.string()))}
 
 
 def gathered(pieces: Iterable[Piece], run: str | None = None) -> tuple[pa.Table, list[Part]]:

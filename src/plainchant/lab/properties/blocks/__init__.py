@@ -1,6 +1,4 @@
-"""Properties of building blocks, read off their ``note`` rows. They have a reference check only.
-
-A trace that grows leaves them open until its end, and the certificates leave them to the reference check. ``replicas`` has
-what the others share, and replica-agreement; ``merged`` has dictionary-merge and counter-sum, ``offices`` lock-exclusion and
-one-leader, ``queue`` jobs-once, ``requests`` answers.
+"""Properties of building blocks, read off their ``note`` rows: ``replicas`` has what all share, and replica-agreement; ``merged``
+dictionary-merge and counter-sum, ``offices`` lock-exclusion and one-leader, ``queue`` jobs-once, ``requests`` answers. They have
+a reference check only: a growing trace leaves them open until its end, and certificates leave them to it.
 """

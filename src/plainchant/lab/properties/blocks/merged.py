@@ -6,7 +6,7 @@ from typing import Any
 
 from ..facts import Message, Note
 from ..report import Report
-from .replicas import Key, Pasts, replicas_of
+from .replicas import Key, Pasts, replicas_of, tell
 
 
 def dictionary_merge(report: Report) -> None:
@@ -33,12 +33,9 @@ def _larger(report: Report, note: Note) -> None:
     sizes = [len(part) for part in note.detail["parts"]]
     chosen = sizes.index(max(sizes))
     if note.detail["digest"] != note.detail["digests"][chosen]:
-        report.violation(
-            f"{note.process} does not have the dictionary of the larger part, {', '.join(note.detail['parts'][chosen])}, "
-            f"after the merge of {note.block!r} in view {note.detail.get('at_view')} of {note.group}",
-            events=[note.place],
-            group=note.group,
-        )
+        told = f"{note.process} does not have the dictionary of the larger part, {', '.join(note.detail['parts'][chosen])}"
+        merge = f"after the merge of {note.block!r} in view {note.detail.get('at_view')} of {note.group}"
+        tell(report, f"{told}, {merge}", note)
 
 
 def _last_written(report: Report, note: Note) -> None:
@@ -52,12 +49,8 @@ def _last_written(report: Report, note: Note) -> None:
     for key in sorted({*newest, *kept}):
         last, mine = newest.get(key), kept.get(key)
         if mine != last and not (mine is None and last is not None and not last[2]):
-            report.violation(
-                f"after the merge of {note.block!r} in view {note.detail.get('at_view')} of {note.group} {note.process} "
-                f"has {key!r} as written at {mine}; the last one is {last}",
-                events=[note.place],
-                group=note.group,
-            )
+            merge = f"after the merge of {note.block!r} in view {note.detail.get('at_view')} of {note.group}"
+            tell(report, f"{merge} {note.process} has {key!r} as written at {mine}; the last one is {last}", note)
 
 
 def counter_sum(report: Report) -> None:
@@ -80,13 +73,8 @@ def counter_sum(report: Report) -> None:
             report.cases += 1
             expected = sum(amounts[command] for command in commands)
             if note.detail["value"] != expected:
-                report.violation(
-                    f"{note.process} has {note.detail['value']} in counter {note.block!r} of {note.group}, and what was added "
-                    f"comes to {expected}",
-                    events=[note.place],
-                    group=note.group,
-                    messages=[note.message] if note.message is not None else [],
-                )
+                told = f"{note.process} has {note.detail['value']} in counter {note.block!r} of {note.group}"
+                tell(report, f"{told}, and what was added comes to {expected}", note, message=note.message)
 
 
 class _Added:

@@ -10,8 +10,7 @@ from ..facts import Note, Run
 from ..report import Report
 from .replicas import last_rows
 
-Office: TypeAlias = tuple[GroupId, str]
-"""Group and name of a block."""
+Office: TypeAlias = tuple[GroupId, str]  # group and name of a block
 _ENDINGS = frozenset({"release", "lost"})
 
 
@@ -95,12 +94,9 @@ def _hand_over(report: Report, what: str, one: Note, other: Note, ending: Note |
         events = [one.place, other.place, ending.place]
     else:
         return
-    report.violation(
-        f"{other.process} holds {what} {other.block!r} of {other.group} with token {other.detail['token']}; {one.process} "
-        f"holds it with token {one.detail['token']} {told}",
-        events=events,
-        group=one.group,
-    )
+    held = f"{other.process} holds {what} {other.block!r} of {other.group} with token {other.detail['token']}"
+    told = f"{held}; {one.process} holds it with token {one.detail['token']} {told}"
+    report.violation(told, events=events, group=one.group)
 
 
 def _is_later(run: Run, ending: Note, hold: Note) -> bool:
@@ -140,13 +136,10 @@ def _admitted(report: Report) -> None:
     for (group, _, resource), notes in admitted.items():
         notes.sort(key=lambda note: note.detail.get("number", 0))
         for one, other in pairwise(notes):
-            if other.detail.get("token", 0) < one.detail.get("token", 0):
-                report.violation(
-                    f"{resource!r} lets {other.process} in with token {other.detail['token']} after {one.process} with "
-                    f"{one.detail['token']}",
-                    events=[one.place, other.place],
-                    group=group,
-                )
+            before, token = one.detail.get("token", 0), other.detail.get("token", 0)
+            if token < before:
+                told = f"{resource!r} lets {other.process} in with token {token} after {one.process} with {before}"
+                report.violation(told, events=[one.place, other.place], group=group)
 
 
 def _named(report: Report) -> None:
@@ -160,12 +153,9 @@ def _named(report: Report) -> None:
             report.cases += 1
             other = leaders.setdefault((note.group, note.block, detail.get("token")), note)
             if other.detail.get("owner") != detail.get("owner"):
-                report.violation(
-                    f"in term {detail.get('token')} of election {note.block!r} in {note.group} {other.process} follows "
-                    f"{other.detail.get('owner')}, and {note.process} follows {detail.get('owner')}",
-                    events=[other.place, note.place],
-                    group=note.group,
-                )
+                told = f"in term {detail.get('token')} of election {note.block!r} in {note.group}"
+                first, second = (f"{each.process} follows {each.detail.get('owner')}" for each in (other, note))
+                report.violation(f"{told} {first}, and {second}", events=[other.place, note.place], group=note.group)
 
 
 def _known_at_the_end(report: Report) -> None:

@@ -7,34 +7,35 @@ at a worker) are walked in their order, copy by copy. A copy that joined goes on
 from __future__ import annotations
 
 import dataclasses
+from copy import copy as shallow
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from ....core.model import GroupId, ProcessId
 from ..facts import Note, Place
 from ..report import Report
-from .replicas import Key, Pasts, replicas_of
+from .replicas import Key, Pasts, replicas_of, tell
 
 ABOUT: Final = "work-queue"
-Attempt: TypeAlias = tuple[str, int]
-"""A job and the number of an attempt at it."""
+Attempt: TypeAlias = tuple[str, int]  # a job and the number of an attempt at it
 
 
 @dataclasses.dataclass
 class _Copy:
     """What the rows of one copy have come to."""
 
-    whole: bool = False
-    """Whether its beginning is known: it began empty, or its donor's rows are here."""
-    put: dict[str, Note] = dataclasses.field(default_factory=dict)
-    attempts: dict[str, int] = dataclasses.field(default_factory=dict)
-    """The last attempt at each job."""
-    hands: dict[str, tuple[int, ProcessId, Note]] = dataclasses.field(default_factory=dict)
-    """Jobs that a worker has: attempt, worker, and the row that says so."""
-    effects: dict[str, Note] = dataclasses.field(default_factory=dict)
-    workers: dict[ProcessId, Note] = dataclasses.field(default_factory=dict)
+    whole: bool = False  # whether its beginning is known: it began empty, or its donor's rows are here
+    put: dict[str, Note] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)  # the last attempt at each job
+    hands: dict[str, tuple[int, ProcessId, Note]] = field(default_factory=dict)  # attempt, worker, and the row that says so
+    effects: dict[str, Note] = field(default_factory=dict)
+    workers: dict[ProcessId, Note] = field(default_factory=dict)
 
-    def copied(self) -> _Copy:
-        return _Copy(self.whole, dict(self.put), dict(self.attempts), dict(self.hands), dict(self.effects), dict(self.workers))
+    def become(self, other: _Copy) -> _Copy:
+        """Takes over all that another copy has come to."""
+        for each in dataclasses.fields(self):
+            setattr(self, each.name, shallow(getattr(other, each.name)))
+        return self
 
 
 class _Walk:
@@ -44,10 +45,8 @@ class _Walk:
         self.report = report
         self.rows = replicas_of(report.run, ABOUT)
         self.pasts = Pasts(report.run)
-        self.put = {
-            (group, block, _job(note)) for (_, group, block), rows in self.rows.items() for note in rows if note.event == "put"
-        }
-        """Jobs that some copy says were put."""
+        notes = [note for rows in self.rows.values() for note in rows]
+        self.put = {(note.group, note.block, _job(note)) for note in notes if note.event == "put"}
         self.last: dict[Key, _Copy] = {}
         self.given: dict[Place, _Copy] = {}
         self.begun: dict[tuple[Key, Attempt], Note] = {}
@@ -58,51 +57,44 @@ class _Walk:
     def follow(self, key: Key) -> None:
         if key in self.last:
             return
-        copy = self.last[key] = _Copy()
+        mine = self.last[key] = _Copy()
         for note in self.rows[key]:
             match note.event:
                 case "begin":
-                    copy.whole = True
+                    mine.whole = True
                 case "take":
-                    self._take(copy, note)
+                    self._take(mine, note)
                 case "give":
-                    self.given[note.place] = copy.copied()
+                    self.given[note.place] = _Copy().become(mine)
                 case "put":
-                    self._put(copy, note)
+                    self.report.cases += 1
+                    before = mine.put.setdefault(_job(note), note)
+                    if before is not note:
+                        self.tell(f"{note.process} puts job {_job(note)} into {note.block!r} twice", before, note)
                 case "deal":
-                    self._deal(copy, note)
+                    self._deal(mine, note)
                 case "back":
-                    copy.hands.pop(_job(note), None)
+                    mine.hands.pop(_job(note), None)
                 case "anew":
-                    copy.hands.clear()
+                    mine.hands.clear()
                 case "effect":
-                    self._effect(copy, note)
+                    self._effect(mine, note)
                 case "work":
-                    copy.workers[str(note.detail.get("worker"))] = note
+                    mine.workers[str(note.detail.get("worker"))] = note
                 case "rest":
-                    copy.workers.pop(str(note.detail.get("worker")), None)
+                    mine.workers.pop(str(note.detail.get("worker")), None)
                 case "start":
-                    self._start(copy, key, note)
+                    self._start(mine, key, note)
                 case "stop":
                     self.stopped.add((key, (_job(note), _attempt(note))))
 
-    def _take(self, copy: _Copy, note: Note) -> None:
+    def _take(self, mine: _Copy, note: Note) -> None:
         """A joiner goes on from where its donor was."""
         gift = self.pasts.gift(note)
         if gift is not None:
             self.follow((gift.process, gift.group, gift.block))
             if gift.place in self.given:
-                before = self.given[gift.place].copied()
-                for field in dataclasses.fields(copy):
-                    setattr(copy, field.name, getattr(before, field.name))
-
-    # --- one copy ---
-
-    def _put(self, copy: _Copy, note: Note) -> None:
-        self.report.cases += 1
-        before = copy.put.setdefault(_job(note), note)
-        if before is not note:
-            self.tell(f"{note.process} puts job {_job(note)} into {note.block!r} twice", before, note)
+                mine.become(self.given[gift.place])
 
     def _deal(self, copy: _Copy, note: Note) -> None:
         self.report.cases += 1
@@ -151,7 +143,7 @@ class _Walk:
             self.tell(f"{told}, which it was not dealt", note)
 
     def tell(self, sentence: str, *notes: Note) -> None:
-        self.report.violation(sentence, events=[note.place for note in notes], group=notes[-1].group)
+        tell(self.report, sentence, *notes)
 
 
 def jobs_once(report: Report) -> None:
@@ -186,13 +178,8 @@ def _agree(walk: _Walk) -> None:
                 report.cases += 1
                 first = effects.setdefault((group, block, _job(note)), note)
                 if _said(first) != _said(note):
-                    walk.tell(
-                        f"job {_job(note)} of {block!r} has two effects: attempt {_attempt(first)} by "
-                        f"{first.detail.get('worker')} at {first.process}, attempt {_attempt(note)} by "
-                        f"{note.detail.get('worker')} at {process}",
-                        first,
-                        note,
-                    )
+                    attempts = [f"attempt {_attempt(e)} by {e.detail.get('worker')} at {e.process}" for e in (first, note)]
+                    walk.tell(f"job {_job(note)} of {block!r} has two effects: {', '.join(attempts)}", first, note)
             elif (note.event == "deal" and counts) or note.event == "start":
                 report.cases += 1
                 worker = process if note.event == "start" else str(note.detail.get("worker"))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ....core.model import ProcessId
 from ..facts import History, Note, View
 from ..report import Report
-from .replicas import Key, replicas_of
+from .replicas import Key, replicas_of, tell
 
 ABOUT: Final = "requests"
 _VIEWS: Final = frozenset({"begin", "take", "view", "merge"})
@@ -33,7 +33,7 @@ class _Rows:
                         self.tell(f"{note.process} answers question {_question(note)} twice", before, note)
 
     def tell(self, sentence: str, *notes: Note) -> None:
-        self.report.violation(sentence, events=[note.place for note in notes], group=notes[-1].group)
+        tell(self.report, sentence, *notes)
 
 
 def answers(report: Report) -> None:
@@ -105,12 +105,10 @@ def _asked_the_view(rows: _Rows, history: History, note: Note) -> None:
         return
     rows.report.cases += 1
     asked = note.detail.get("asked")
-    if _names(asked) != delivered.view.members or len(asked or ()) != len(delivered.view.members):
-        rows.tell(
-            f"{note.process} takes question {_question(note)} for one to {', '.join(asked or ())}, and it was delivered in "
-            f"{delivered.view}",
-            note,
-        )
+    names = asked if isinstance(asked, list) else []
+    if len(names) != len(delivered.view.members) or {*map(str, names)} != delivered.view.members:
+        told = f"{note.process} takes question {_question(note)} for one to {', '.join(asked or ())}"
+        rows.tell(f"{told}, and it was delivered in {delivered.view}", note)
 
 
 def _outcome(rows: _Rows, asked_row: Note | None, note: Note, view: View | None) -> None:
@@ -135,7 +133,8 @@ def _outcome(rows: _Rows, asked_row: Note | None, note: Note, view: View | None)
                 rows.tell(f"{told} says that {member} is late, which is gone from {view}", note)
     enough = _is_enough(str(detail.get("need")), len(asked), len(answered), len(failed) + len(late))
     if enough != detail.get("enough"):
-        rows.tell(f"{told} has {len(answered)} answers of {len(asked)} and calls that {_word(detail.get('enough'))}", note)
+        word = "enough" if detail.get("enough") else "not enough"
+        rows.tell(f"{told} has {len(answered)} answers of {len(asked)} and calls that {word}", note)
     elif not enough and detail.get("why") not in ("stopped", "merged"):
         could = _is_enough(str(detail.get("need")), len(asked), len(answered) + len(late), len(failed))
         if late and could:
@@ -191,16 +190,8 @@ def _view_at(rows: _Rows, history: History, notes: list[Note], place: int) -> Vi
     return next((one.view for one in history.views.get(notes[place].group, ()) if one.view.number == number), None)
 
 
-def _names(value: Any) -> frozenset[str]:
-    return frozenset(map(str, value)) if isinstance(value, list) else frozenset()
-
-
 def _question(note: Note) -> str:
     return str(note.detail.get("question"))
-
-
-def _word(enough: Any) -> str:
-    return "enough" if enough else "not enough"
 
 
 def _said(note: Note) -> tuple[Any, ...]:

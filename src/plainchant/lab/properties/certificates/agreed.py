@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from .columns import Ints, Mask, starts_of
 
-BLOCK: Final = 256
-"""Messages of a sender that are hashed together."""
+BLOCK: Final = 256  # messages of a sender that are hashed together
 _NEVER: Final = -(2**62)
 
 
@@ -26,8 +25,7 @@ class Blocks(NamedTuple):
     group: str
     sender: str
     whole: dict[int, bytes]
-    parts: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]
-    """Block to the numbers of its messages and their values."""
+    parts: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]  # block to the numbers of its messages and their values
 
 
 class Agreed:
@@ -35,15 +33,13 @@ class Agreed:
 
     Messages are put into one array, by (run, group, sender) and number, where a sender's numbers lie close together. Where they
     do not, because a unit has the end of one history and the beginning of the next, or numbers are forged, they are sorted
-    instead.
-    """
+    instead."""
 
     def __init__(self, name: str, key: Ints, seqs: Ints, values: Ints, is_send: Mask) -> None:
         self.name = name
         self.differing: Ints = np.zeros(0, np.int64)
         self.keys: Ints = np.zeros(0, np.int64)
-        self._far: dict[int, tuple[Ints, Ints]] = {}
-        """By key: numbers, in order, and values."""
+        self._far: dict[int, tuple[Ints, Ints]] = {}  # by key: numbers, in order, and values
         if not len(key):
             return
         size = int(key.max()) + 1

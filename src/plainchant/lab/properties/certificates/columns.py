@@ -1,8 +1,8 @@
 """A table of trace rows as NumPy columns, histories together and in order: what stage 1 computes with.
 
-Strings become codes. The codes of runs and processes are ranks of their names, so that rows which stand in the order
-(run, process, index), as in every file of our own, are seen to be in order and are not sorted again. Null is -1 in a
-column of codes; columns of integers that have nulls come with a mask.
+Strings become codes (-1: null). The codes of runs and processes are ranks of their names, so that rows in the order (run,
+process, index), as in every file of our own, are seen to be in order and are not sorted again. Columns of integers that have
+nulls come with a mask.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Codes: TypeAlias = NDArray[np.int32]
 Mask: TypeAlias = NDArray[np.bool_]
 
-STRINGS: Final = ("run", "process", "kind", "group", "sender", "detail")
-"""Columns that are read dictionary-encoded."""
+STRINGS: Final = ("run", "process", "kind", "group", "sender", "detail")  # columns that are read dictionary-encoded
 
 
 class Coded:
@@ -80,8 +79,7 @@ class Rows:
         self.process = Coded(table.column("process"), ranked=True)
         self.index, _ = integers(table.column("index"))
         self.history: Ints = self.run.codes.astype(np.int64) * max(1, len(self.process.values)) + self.process.codes
-        self.order: Ints | None = None
-        """Where each row stands in the table; None: in this very order."""
+        self.order: Ints | None = None  # where each row stands in the table; None: in this very order
         later = self.history[1:] > self.history[:-1]
         next_one = (self.history[1:] == self.history[:-1]) & (self.index[1:] > self.index[:-1])
         if not bool(np.all(later | next_one)):

@@ -18,16 +18,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..facts import Event, History, Run, View, between
+from ..facts import Event, Run, View, between
 from .agreed import BLOCK, Blocks, hash_block
 from .ranges import Range, Ranges
-from .records import Dated, Delivered, Own, Ranked, RankKey, Sent, Slice
+from .records import Delivered, Own, Ranked, RankKey, Sent, Slice
 
 Codes: TypeAlias = NDArray[Any]
-Place: TypeAlias = tuple[str, str]
-"""(process, group)."""
-Messages: TypeAlias = tuple[str, str, int, int]
-"""(group, sender, first number, last number)."""
+Place: TypeAlias = tuple[str, str]  # (process, group)
+Messages: TypeAlias = tuple[str, str, int, int]  # (group, sender, first number, last number)
 
 
 class Doubtful(Exception):
@@ -42,8 +40,7 @@ class Evidence:
         self.slices = slices
         self.rows = sum(part.rows for part in slices)
         self.suspect = False
-        self.out_of_order = False
-        """Rows of a history are missing between others, or the pieces of it overlap: out of order, or malformed."""
+        self.out_of_order = False  # rows of a history are missing between others, or its pieces overlap
         self._events: dict[str, dict[int, Event]] = {}
         self._arrange()
 
@@ -55,23 +52,14 @@ class Evidence:
             self._sends: Iterable[Sent] = only.sent
             self.out_of_order = any(extent.first != 0 or extent.has_gaps for extent in only.extents)
             self.suspect = self.suspect or self.out_of_order or bool(only.claims)
-            self.suspect = self.suspect or any(sent.low != 1 for sent in self._first_sends())
+            first_sends = {sent[:2]: sent.low for sent in reversed(only.sent)}
+            self.suspect = self.suspect or any(low != 1 for low in first_sends.values())
             self.leads = any(own.lead > 0 for own in only.own)
             return
         self._deliveries = sorted((d for part in self.slices for d in part.delivered), key=lambda d: (d.process, d.first))
         self._sends = sorted((s for part in self.slices for s in part.sent), key=lambda s: (s.process, s.first))
-        begins: list[tuple[int, Slice, str]] = []
-        for part in self.slices:
-            begins += [(extent.first, part, extent.process) for extent in part.extents]
-        begins.sort(key=lambda begin: begin[0])
-        self._join(begins)
-
-    def _first_sends(self) -> Iterable[Sent]:
-        seen: set[Place] = set()
-        for sent in self._sends:
-            if sent[:2] not in seen:
-                seen.add(sent[:2])
-                yield sent
+        begins = [(extent.first, part, extent.process) for part in self.slices for extent in part.extents]
+        self._join(sorted(begins, key=lambda begin: begin[0]))
 
     def _join(self, begins: list[tuple[int, Slice, str]]) -> None:
         expected: dict[str, int] = {}
@@ -91,18 +79,13 @@ class Evidence:
                 self.leads = self.leads or own.lead > sent.get(own[:2], 0)
                 sent[own[:2]] = sent.get(own[:2], 0) + own.sends
             for group, view in there.claims.get(process, ()):
-                self.suspect = self.suspect or view != self._last_view(process, group, first)
+                views = [i.view.number for i in self.facts.histories[process].views.get(group, ()) if i.index < first]
+                self.suspect = self.suspect or view != (views[-1] if views else None)
         self.suspect = self.suspect or self.out_of_order
         numbers: dict[Place, int] = {}
         for span in self._sends:
             self.suspect = self.suspect or span.low != numbers.get(span[:2], 0) + 1
             numbers[span[:2]] = span.high
-
-    def _last_view(self, process: str, group: str, before: int) -> int | None:
-        installed = [i for i in self.facts.histories[process].views.get(group, ()) if i.index < before]
-        return installed[-1].view.number if installed else None
-
-    # --- intervals ----------------------------------------------------------------------------------------------------
 
     def view_at(self, process: str, index: int) -> View | None:
         """The view in force at the first row of an interval or tape."""
@@ -187,8 +170,6 @@ class Evidence:
                     here[sender] = (*before, (low, interval.high))
         return found
 
-    # --- tapes --------------------------------------------------------------------------------------------------------
-
     @cached_property
     def tapes(self) -> dict[Place, list[tuple[View | None, Codes]]]:
         """By process and group, view by view: the codes of the senders, with 0 for sends."""
@@ -215,8 +196,6 @@ class Evidence:
             else:
                 joined.append((view, [codes]))
         return [(view, codes[0] if len(codes) == 1 else np.concatenate(codes)) for view, codes in joined]
-
-    # --- what rows about a message agree on ---------------------------------------------------------------------------
 
     @cached_property
     def digests_agree(self) -> bool:
@@ -280,8 +259,6 @@ class Evidence:
                 return False, []
         return True, unresolved
 
-    # --- who ----------------------------------------------------------------------------------------------------------
-
     @cached_property
     def participates(self) -> dict[str, set[str]]:
         """The groups in which each process sends or delivers."""
@@ -292,11 +269,10 @@ class Evidence:
 
     def longest_delivery(self) -> tuple[int, int, int]:
         """Timed deliveries and the longest, among processes without a timing fault, and the bytes of the largest."""
-        untimely = self.facts.untimely
         every = (entry for part in self.slices for entry in part.timed)
-        timed = [entry for entry in every if entry.process not in untimely and entry.sender not in untimely]
-        longest = max((entry.longest for entry in timed), default=0)
-        return sum(entry.deliveries for entry in timed), longest, max((entry.largest for entry in timed), default=0)
+        timed = [entry[2:] for entry in every if not self.facts.untimely & {entry.process, entry.sender}]
+        counts, longest, largest = zip(*timed, strict=True) if timed else ((0,), (0,), (0,))
+        return sum(counts), max(longest), max(largest)
 
     def longest_send(self) -> tuple[int, int, int]:
         """Timed sends and the longest, by processes without a timing fault, and the bytes of the largest."""
@@ -309,29 +285,20 @@ class Evidence:
     @cached_property
     def rotations(self) -> tuple[int, int]:
         """How often a token came back to a process without a view or a leave in between, and the longest time that took."""
-        pieces = sorted(
-            (turns for part in self.slices for turns in part.turns), key=lambda turns: (turns.process, turns.group, turns.first)
-        )
+        pieces = [turns for part in self.slices for turns in part.turns]
+        pieces.sort(key=lambda turns: (turns.process, turns.group, turns.first))
         count = sum(turns.rotations for turns in pieces)
         longest = [turns.longest for turns in pieces if turns.rotations]
         for one, other in pairwise(pieces):
-            if one[:2] == other[:2] and not self.history(one.process).is_broken(one.group, one.last, other.first):
+            if one[:2] == other[:2] and not self.facts.histories[one.process].is_broken(one.group, one.last, other.first):
                 count += 1
                 longest.append(between(one.ended, other.began))
         return count, max(longest, default=0)
 
     @cached_property
-    def dated(self) -> list[Dated]:
-        """Deliveries with a deadline of their own; pieces of a history may each have some."""
-        return [dated for part in self.slices for dated in part.dated]
-
-    @cached_property
     def dating(self) -> list[Place]:
         """Processes that send messages with deadlines, and in which groups."""
         return sorted({place for part in self.slices for place in part.dating})
-
-    def history(self, process: str) -> History:
-        return self.facts.histories[process]
 
 
 class _Places:

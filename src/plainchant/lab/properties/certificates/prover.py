@@ -29,13 +29,10 @@ class Prover:
     def __init__(self, evidence: Evidence, until_end: bool) -> None:
         self.evidence = evidence
         self.run: Run = evidence.facts
-        self.until_end = until_end
-        """Whether clauses that speak of the end of the run are proved, too."""
+        self.until_end = until_end  # whether clauses that speak of the end of the run are proved, too
         self.owing = Owing(self.run)
-        self.untimed: Untimed | None = None
-        """What the rows must still show before ``deadline`` holds; set by its proof."""
-        self.known: dict[tuple[Any, ...], Any] = {}
-        """Results of functions marked with :func:`once`."""
+        self.untimed: Untimed | None = None  # what the rows must still show before ``deadline`` holds; set by its proof
+        self.known: dict[tuple[Any, ...], Any] = {}  # results of functions marked with :func:`once`
 
     @cached_property
     def correct(self) -> dict[str, list[History]]:

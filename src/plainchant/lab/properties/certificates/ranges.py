@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-Range: TypeAlias = tuple[int, int]
-"""The first and the last number."""
-Ranges: TypeAlias = tuple[Range, ...]
-"""Ranges in ascending order, with a hole between any two."""
+Range: TypeAlias = tuple[int, int]  # the first and the last number
+Ranges: TypeAlias = tuple[Range, ...]  # ranges in ascending order, with a hole between any two
 
 
 def size(ranges: Ranges) -> int:

@@ -3,21 +3,20 @@
 A run's :class:`Slice` has:
 
 - the *skeleton*: its rows other than ``send`` and ``deliver`` that properties look at, the first row of each interval, and the
-  last row of each history. The facts of the reference checks (views, memberships, who is correct) can be read off it as off
-  the whole run;
-- intervals of deliveries and of sends. An interval contains no ``view`` or ``join`` of its group and no ``leave`` of its
-  process, so membership and view are the same all through it;
+  last row of each history. The facts of the reference checks (views, memberships, who is correct) can be read off it as off the
+  whole run;
+- intervals of deliveries and of sends. An interval contains no ``view`` or ``join`` of its group and no ``leave`` of its process,
+  so membership and view are the same all through it;
 - tapes, cut at the same places, and, for a history that takes part in several groups, the *weave*: the group of each of its
-  message rows, so that the tapes of its groups can be joined into one;
+  message rows, by which its tapes can be joined into one;
 - where ``block`` rows stand among a history's message rows, and at which of those rows the clock moves on;
-- for each history and group, the first and the last turn of a token, and the longest time between two turns;
-- for each history, group and sender, how late the latest delivery is that carries a deadline of its own, and which processes
-  send messages with deadlines (``timing.deadlines`` checks those against the rows themselves);
-- for each history and group, how many messages were sent and how far deliveries of own messages run ahead of the sends;
-- what all rows about a message must agree on (the digest; the rank, where there are several groups): compared at once within
-  the unit, and hashed in blocks of 256 messages for runs that continue elsewhere;
+- by history and group: the first and last turn of a token and the longest time between two; how many messages were sent, and how
+  far deliveries of own messages run ahead of the sends; by sender, how late the latest delivery with a deadline of its own is;
+  and which processes send with deadlines (``timing.deadlines`` checks those against the rows);
+- what all rows about a message must agree on (the digest; the rank, where there are several groups): compared within the unit,
+  and hashed in blocks of 256 messages for runs that continue elsewhere;
 - for ``progress``: when messages were accepted and sent, and where deliveries of a sender pause (``Waits``);
-- ``suspect``: something may be malformed. The plain validation then looks at the run and says what it is.
+- ``suspect``: something may be malformed; the plain validation then looks at the run.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ class Delivered(NamedTuple):
     low: int
     high: int
     first: int
-    last: int
-    """Index of the first and the last of these deliveries."""
+    last: int  # index of the first and the last of these deliveries
 
 
 class Sent(NamedTuple):
@@ -73,8 +71,7 @@ class Tape(NamedTuple):
     process: str
     group: str
     first: int
-    codes: NDArray[Any]
-    """0: a send of its own; else 1 + a place in the slice's ``senders``."""
+    codes: NDArray[Any]  # 0: a send of its own; else 1 + a place in the slice's ``senders``
 
 
 class Weave(NamedTuple):
@@ -91,21 +88,18 @@ class Moves(NamedTuple):
     process: str
     bits: NDArray[np.uint8]
     first: int | None
-    last: int | None
-    """The times of the first and the last of these rows."""
+    last: int | None  # the times of the first and the last of these rows
 
 
 class Stop(NamedTuple):
     """A ``block`` row about a message, and how many of the history's message rows in these rows come before it."""
 
     process: str
-    at: int
-    """Its index."""
+    at: int  # its index
     before: int
 
 
-RankKey: TypeAlias = tuple[int, str, str, int]
-"""Rank, sender, group, seq: messages of a batch have one rank and follow each other by number."""
+RankKey: TypeAlias = tuple[int, str, str, int]  # rank, sender, group, seq: messages of a batch share a rank
 
 
 class Ranked(NamedTuple):
@@ -175,10 +169,8 @@ class Calls(NamedTuple):
     """Rows about messages that a process hands in, in their order."""
 
     indices: NDArray[np.int64]
-    times: NDArray[np.int64]
-    """By the global clock where there is one."""
-    contents: NDArray[np.int64]
-    """Digest and size, hashed."""
+    times: NDArray[np.int64]  # by the global clock where there is one
+    contents: NDArray[np.int64]  # digest and size, hashed
 
 
 class Handed(NamedTuple):
@@ -197,15 +189,11 @@ class Steps(NamedTuple):
     process: str
     group: str
     sender: str
-    first: int
-    """Index of the first delivery."""
-    numbers: NDArray[np.int64]
-    """The first number of each step."""
+    first: int  # index of the first delivery
+    numbers: NDArray[np.int64]  # the first number of each step
     begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    """When the first and the last message of each step are delivered."""
-    latest: int
-    """The latest time of all these deliveries."""
+    ends: NDArray[np.int64]  # when the first and the last message of each step are delivered
+    latest: int  # the latest time of all these deliveries
 
 
 @dataclasses.dataclass(slots=True)
@@ -214,10 +202,8 @@ class Waits:
 
     handed: list[Handed]
     steps: list[Steps]
-    quantum: int
-    """Longest pause within a step, ns."""
-    largest: int
-    """Bytes of the largest message that is accepted, sent or delivered; -1: no row tells."""
+    quantum: int  # longest pause within a step, ns
+    largest: int  # bytes of the largest message that is accepted, sent or delivered; -1: no row tells
 
 
 @dataclasses.dataclass
@@ -232,28 +218,19 @@ class Slice:
     sent: list[Sent]
     own: list[Own]
     tapes: list[Tape]
-    weaves: list[Weave]
-    """Of histories that have message rows of several groups here."""
+    weaves: list[Weave]  # of histories that have message rows of several groups here
     stops: list[Stop]
-    moves: list[Moves]
-    """None if there are no ``stops``."""
-    claims: list[tuple[str, str, int]]
-    """(process, group, view) that rows before the first ``view`` row of the unit claim to be in."""
+    moves: list[Moves]  # none if there are no ``stops``
+    claims: list[tuple[str, str, int]]  # (process, group, view) that rows claim before the unit's first ``view`` row
     timed: list[Timed]
     taken: list[Taken]
-    ranks: list[Ranked] | None
-    """If ranks grow along every history here, and a message has one; None: they do not. Where there is only one group they are
-    not looked at, and there are none."""
+    ranks: list[Ranked] | None  # None: they do not grow along every history; empty: there is one group
     blocks: list[Blocks]
     rows: int
     suspect: bool
-    differs: bool
-    """Rows about one message disagree on its digest."""
+    differs: bool  # rows about one message disagree on its digest
     turns: list[Turns]
     dated: list[Dated]
-    dating: list[tuple[str, str]]
-    """(process, group) that send messages with deadlines."""
-    waits: Waits | None = None
-    """None: no row shows that the run states a time for ``progress``."""
-    skeleton: pa.Table | None = None
-    """Only where the slice travels alone."""
+    dating: list[tuple[str, str]]  # (process, group) that send messages with deadlines
+    waits: Waits | None = None  # None: no row shows that the run states a time for ``progress``
+    skeleton: pa.Table | None = None  # only where the slice travels alone

@@ -1,7 +1,5 @@
 """Stage 1 of verification: one pass over a unit of rows yields certificates that are small and lose nothing that counts.
 
-Theory of operation
--------------------
 A *unit* is a row group, or whatever rows are available; it may hold many whole runs or a piece of one. Messages of a sender are
 numbered without gaps, so the *set* of messages that a process delivers of one sender is a few *intervals* of numbers, in an
 ordinary run one for each view. Once the intervals are known, the *order* of deliveries follows from the sequence of senders
@@ -11,7 +9,6 @@ stage 2 (``properties.proof``) does, from the certificates of a whole run. ``rec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
@@ -27,23 +24,7 @@ from ....trace.validation import detail_problems
 from ..facts import COLUMNS
 from .agreed import BLOCK, Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, small_type, stable_order, starts_of
-from .records import (
-    Dated,
-    Delivered,
-    Extent,
-    Moves,
-    Own,
-    Ranked,
-    RankKey,
-    Sent,
-    Slice,
-    Stop,
-    Taken,
-    Tape,
-    Timed,
-    Turns,
-    Weave,
-)
+from .records import Dated, Delivered, Extent, Moves, Own, Ranked, RankKey, Sent, Slice, Stop, Taken, Tape, Timed, Turns, Weave
 from .waits import Waiting
 
 CONTROL: Final = frozenset(
@@ -73,12 +54,11 @@ class Unit:
         if table.num_rows:
             self._certify()
 
-    # --- what happens once for all rows -------------------------------------------------------------------------------
-
     def _certify(self) -> None:
         rows = self.rows
         count = len(rows)
-        self._kinds = _kind_codes(rows.kind)
+        codes = [_CODES.get(value, _CONTROL if value in CONTROL else _OTHER) for value in rows.kind.values]
+        self._kinds: NDArray[np.int8] = np.array([*codes, _OTHER], np.int8)[rows.kind.codes]
         self._begins = starts_of(rows.history[1:] != rows.history[:-1])
         self._ends: Ints = np.append(self._begins[1:], count) - 1
         self._dense: Ints = np.repeat(np.arange(len(self._begins)), self._ends - self._begins + 1)
@@ -88,9 +68,10 @@ class Unit:
         self._senders = max(1, len(rows.sender.values))
         self._suspects: Mask = np.zeros(len(self.runs), np.bool_)
         self._differing: Mask = np.zeros(len(self.runs), np.bool_)
-        self._sender_process = _process_of_sender(rows)
-        self._place: Ints = self._dense * self._groups + rows.group.codes
-        """History and group of each row; of no meaning where there is no group."""
+        places = {name: code for code, name in enumerate(rows.process.values)}
+        owners = [*(places.get(name, -1) for name in rows.sender.values), -1]
+        self._sender_process: NDArray[np.int32] = np.array(owners, np.int32)  # the process of that name; -1: it has no rows here
+        self._place: Ints = self._dense * self._groups + rows.group.codes  # history and group of each row that has a group
         self._check_rows()
         self._cut_into_segments()
         self._check_views()
@@ -129,15 +110,11 @@ class Unit:
         followed[self._ends] = False
         if followed.any():
             self._suspect(followed)
-        self._check_members()
+        views = np.flatnonzero(kinds == _VIEW)
+        lists = rows.rows(views).column("members").to_pylist() if len(views) else []
+        bad = [not names or None in names or len(set(names)) < len(names) for names in lists]
+        self._suspect(views[np.array(bad, np.bool_)])
         self._check_details()
-
-    def _check_members(self) -> None:
-        views = np.flatnonzero(self._kinds == _VIEW)
-        if len(views):
-            lists = self.rows.rows(views).column("members").to_pylist()
-            bad = [not names or None in names or len(set(names)) < len(names) for names in lists]
-            self._suspect(views[np.array(bad, np.bool_)])
 
     def _check_details(self) -> None:
         """Rows that say the same are looked at once."""
@@ -148,23 +125,19 @@ class Unit:
         width = len(details.values)
         pairs = self.rows.kind.codes[having].astype(np.int64) * width + details.codes[having]
         known = np.array([value in KINDS for value in self.rows.kind.values], np.bool_)
-        bad = [
-            pair
-            for pair in np.unique(pairs).tolist()
-            if known[pair // width] and any(detail_problems(self.rows.kind.values[pair // width], details.values[pair % width]))
-        ]
-        if bad:
-            self._suspect(having[np.isin(pairs, bad)])
+        for kind, detail in (divmod(pair, width) for pair in np.unique(pairs).tolist()):
+            if known[kind] and any(detail_problems(self.rows.kind.values[kind], details.values[detail])):
+                self._suspect(having[pairs == kind * width + detail])
 
     def _cut_into_segments(self) -> None:
         """Gives each message row the number of its segment: between the ``view`` and ``join`` rows of its group and the
         ``leave`` rows of its process. Numbers grow with history, group and place."""
         kinds = self._kinds
-        marks = np.flatnonzero((kinds == _VIEW) | (kinds == _JOIN) | (kinds == _LEAVE))
+        is_mark = (kinds == _VIEW) | (kinds == _JOIN) | (kinds == _LEAVE)
+        marks = np.flatnonzero(is_mark)
         places = self._place[self._message]
         if self._groups == 1:
-            before = np.cumsum((kinds == _VIEW) | (kinds == _JOIN) | (kinds == _LEAVE))
-            self._segment: Ints = places + before[self._message]
+            self._segment: Ints = places + np.cumsum(is_mark)[self._message]
         else:
             leaves = marks[kinds[marks] == _LEAVE]
             present = np.unique(places)
@@ -212,11 +185,6 @@ class Unit:
     def _names(self, at: int) -> tuple[str, str]:
         return self.rows.process.values[self.rows.process.codes[at]], self.rows.group.values[self.rows.group.codes[at]]
 
-    @property
-    def _names_of(self) -> tuple[list[str], list[str]]:
-        """The names of groups and senders, by code."""
-        return self.rows.group.values, self.rows.sender.values
-
     def _intervals(self) -> None:
         rows = self.rows
         deliver = self._kinds[self._message] == _DELIVER
@@ -224,10 +192,9 @@ class Unit:
         keys = segment * self._senders + rows.sender.codes[where]
         order = stable_order(keys, self._segments * self._senders)
         where, keys = where[order], keys[order]
-        self._by_sender = where, keys
-        """Deliveries and their segment and sender, in the order of these."""
+        self._by_sender = where, keys  # deliveries and their segment and sender, in the order of these
         seqs = rows.seq[where]
-        self._delivered = _Spans(where, starts_of(np.diff(keys) != 0, np.diff(seqs) != 1)) if len(where) else _Spans.none()
+        self._delivered = _Spans(where, np.diff(keys) != 0, np.diff(seqs) != 1)
         where, segment = self._message[~deliver], self._segment[~deliver]
         if self._groups > 1:
             order = stable_order(segment, self._segments)
@@ -237,7 +204,7 @@ class Unit:
         gap = same & (np.diff(seqs) != 1)
         if gap.any():
             self._suspect(where[1:][gap])
-        self._sent = _Spans(where, starts_of(np.diff(segment) != 0, gap)) if len(where) else _Spans.none()
+        self._sent = _Spans(where, np.diff(segment) != 0, gap)
 
     def _tapes(self) -> None:
         where, segment = self._message, self._segment
@@ -405,10 +372,8 @@ class Unit:
         ends = np.append(starts[1:], len(where)) - 1
         counts = np.add.reduceat(whole.astype(np.int64), starts).tolist()
         longest = np.maximum.reduceat(took, starts).tolist()
-        moments = [
-            (int(true_times[at]) if is_known else None, int(times[at]))
-            for at, is_known in zip(where.tolist(), known.tolist(), strict=True)
-        ]
+        clocks = zip(true_times[where].tolist(), times[where].tolist(), known.tolist(), strict=True)
+        moments = [(true_time if is_known else None, time) for true_time, time, is_known in clocks]
         for first, last, count, most in zip(starts.tolist(), ends.tolist(), counts, longest, strict=True):
             at, to = int(where[first]), int(where[last])
             spans = (int(rows.index[at]), moments[first], int(rows.index[to]), moments[last])
@@ -472,8 +437,6 @@ class Unit:
         runs = self.rows.run.codes[places]
         self._skeleton_bounds: list[int] = np.searchsorted(runs, np.arange(len(self.runs) + 1)).tolist()
 
-    # --- what is asked for a run --------------------------------------------------------------------------------------
-
     def skeleton_rows(self, run: int) -> range:
         """Which rows of ``skeleton`` are the run's, given its place in ``runs``."""
         return range(self._skeleton_bounds[run], self._skeleton_bounds[run + 1])
@@ -489,9 +452,10 @@ class Unit:
         part = listed.part
         blocks: list[Blocks] = []
         if alone:
-            blocks = self._digests.blocks(run, self._groups, self._senders, self._names_of)
+            sizes, names = (self._groups, self._senders), (self.rows.group.values, self.rows.sender.values)
+            blocks = self._digests.blocks(run, *sizes, names)
             if self._needs_ranks[run] and not self._ranks.is_unfit[run]:
-                blocks += self._ranks.agreed.blocks(run, self._groups, self._senders, self._names_of, self._ranks.torn)
+                blocks += self._ranks.agreed.blocks(run, *sizes, names, self._ranks.torn)
         ranks: list[Ranked] | None = []
         if self._needs_ranks[run]:
             ranks = None if self._ranks.is_unfit[run] else self._ranks.ends.get(run, [])
@@ -530,13 +494,11 @@ class _Ranks:
 
     def __init__(self, unit: Unit) -> None:
         rows = unit.rows
-        self.is_unfit: Mask = np.zeros(len(unit.runs), np.bool_)
-        """By run: a delivery has no rank, a message has two, or they do not grow along a history."""
+        self.is_unfit: Mask = np.zeros(len(unit.runs), np.bool_)  # by run: ranks are missing, differ or do not grow
         self.ends: dict[int, list[Ranked]] = {}
         where = unit._message[(unit._kinds[unit._message] == _DELIVER) & unit._needs_ranks[rows.run.codes[unit._message]]]
         self.agreed = unit._agree("rank", where, self.is_unfit)
-        self.torn = self._torn(unit)
-        """Blocks of messages in which a history begins or ends here: it may have the rest of it elsewhere."""
+        self.torn = self._torn(unit)  # blocks in which a history begins or ends here: it may have the rest elsewhere
         values, there = rows.ints("rank")
         if there is not None:
             self.is_unfit[rows.run.codes[where[~there[where]]]] = True
@@ -555,8 +517,11 @@ class _Ranks:
         starts = starts_of(np.diff(owners) != 0)
         ends = np.append(starts[1:], len(where)) - 1
         for first, last in zip(where[starts].tolist(), where[ends].tolist(), strict=True):
-            low, high = (self._key(rows, values, at) for at in (first, last))
-            ranked = Ranked(rows.process.values[rows.process.codes[first]], low, high)
+            keys: list[RankKey] = []
+            for at in (first, last):
+                sender, group = (coded.values[coded.codes[at]] for coded in (rows.sender, rows.group))
+                keys.append((int(values[at]), sender, group, int(rows.seq[at])))
+            ranked = Ranked(rows.process.values[rows.process.codes[first]], *keys)
             self.ends.setdefault(int(rows.run.codes[first]), []).append(ranked)
 
     @staticmethod
@@ -569,11 +534,6 @@ class _Ranks:
             for key, block in zip(keys.tolist(), (rows.seq[cut] // BLOCK).tolist(), strict=True):
                 found.setdefault(key, set()).add(block)
         return found
-
-    @staticmethod
-    def _key(rows: Rows, ranks: Ints, at: int) -> RankKey:
-        sender, group = rows.sender.values[rows.sender.codes[at]], rows.group.values[rows.group.codes[at]]
-        return int(ranks[at]), sender, group, int(rows.seq[at])
 
 
 def _by_name(coded: Coded) -> Ints:
@@ -588,16 +548,10 @@ def _by_name(coded: Coded) -> Ints:
 class _Spans:
     """Blocks of rows that make one interval each."""
 
-    def __init__(self, where: Ints, starts: Ints) -> None:
-        self.heads: Ints = where[starts]
-        """The first row of each."""
-        self.tails: Ints = where[np.append(starts[1:], len(where)) - 1]
-
-    @classmethod
-    def none(cls) -> _Spans:
-        spans = cls.__new__(cls)
-        spans.heads = spans.tails = np.zeros(0, np.int64)
-        return spans
+    def __init__(self, where: Ints, *changes: Mask) -> None:
+        starts = starts_of(*changes) if len(where) else where
+        self.heads: Ints = where[starts]  # the first row of each
+        self.tails: Ints = where[np.append(starts[1:], len(where)) - 1] if len(where) else where
 
 
 class _Listed:
@@ -605,38 +559,37 @@ class _Listed:
 
     def __init__(self, unit: Unit) -> None:
         rows, runs = unit.rows, len(unit.runs)
-        groups, processes, senders = rows.group.values, rows.process.values, rows.sender.values
 
         def bounds(places: Ints) -> list[int]:
             return np.searchsorted(rows.run.codes[places], np.arange(runs + 1)).tolist()  # type: ignore[no-any-return]
 
-        def named(values: Sequence[str], coded: Coded, places: Ints) -> list[str]:
-            return [values[code] for code in coded.codes[places].tolist()]
+        def named(coded: Coded, places: Ints) -> list[str]:
+            return [coded.values[code] for code in coded.codes[places].tolist()]
 
-        spans = unit._delivered
-        places = named(processes, rows.process, spans.heads), named(groups, rows.group, spans.heads)
-        self.delivered = list(map(Delivered, *places, named(senders, rows.sender, spans.heads), *_ends(rows, spans)))
-        self.delivered_bounds = bounds(spans.heads)
-        spans = unit._sent
-        places = named(processes, rows.process, spans.heads), named(groups, rows.group, spans.heads)
-        self.sent = list(map(Sent, *places, *_ends(rows, spans)))
-        self.sent_bounds = bounds(spans.heads)
-        starts = unit._tape_starts
-        edges = unit._tape_bounds.tolist()
-        slices = [unit._tape[a:b] for a, b in pairwise(edges)]
-        firsts = rows.index[starts].tolist()
-        self.tapes = list(map(Tape, named(processes, rows.process, starts), named(groups, rows.group, starts), firsts, slices))
-        self.tape_bounds = bounds(starts)
+        def ends_of(spans: _Spans) -> list[list[int]]:
+            return [column[at].tolist() for column in (rows.seq, rows.index) for at in (spans.heads, spans.tails)]
+
+        heads = unit._delivered.heads
+        names = (named(coded, heads) for coded in (rows.process, rows.group, rows.sender))
+        self.delivered = list(map(Delivered, *names, *ends_of(unit._delivered)))
+        self.delivered_bounds = bounds(heads)
+        heads = unit._sent.heads
+        self.sent = list(map(Sent, named(rows.process, heads), named(rows.group, heads), *ends_of(unit._sent)))
+        self.sent_bounds = bounds(heads)
+        heads = unit._tape_starts
+        slices = [unit._tape[a:b] for a, b in pairwise(unit._tape_bounds.tolist())]
+        names = (named(coded, heads) for coded in (rows.process, rows.group))
+        self.tapes = list(map(Tape, *names, rows.index[heads].tolist(), slices))
+        self.tape_bounds = bounds(heads)
         begins, ends = unit._begins, unit._ends
-        owners = named(processes, rows.process, begins)
+        owners = named(rows.process, begins)
         first, last = rows.index[begins], rows.index[ends]
-        has_gaps = (last - first != ends - begins).tolist()
-        final = unit._is_final[ends].tolist()
-        self.extents = list(map(Extent, owners, first.tolist(), last.tolist(), has_gaps, final))
+        columns = (first, last, last - first != ends - begins, unit._is_final[ends])
+        self.extents = list(map(Extent, owners, *(column.tolist() for column in columns)))
         self.taken = [Taken(owner, *values) for owner, values in zip(owners, unit._send_durations.tolist(), strict=True)]
         heads = unit._timed_heads
-        ends_of = named(processes, rows.process, heads), named(senders, rows.sender, heads)
-        self.timed = list(map(Timed, *ends_of, unit._timed_counts, unit._longest, unit._largest))
+        names = (named(coded, heads) for coded in (rows.process, rows.sender))
+        self.timed = list(map(Timed, *names, unit._timed_counts, unit._longest, unit._largest))
         self.timed_bounds = bounds(heads)
         self.histories = np.searchsorted(unit._run_of, np.arange(runs + 1)).tolist()
         self.counts = np.bincount(rows.run.codes, minlength=runs).tolist()
@@ -644,23 +597,3 @@ class _Listed:
     @staticmethod
     def part(items: list[Any], bounds: list[int], run: int) -> list[Any]:
         return items[bounds[run] : bounds[run + 1]]
-
-
-def _ends(rows: Rows, spans: _Spans) -> tuple[list[int], ...]:
-    return (
-        rows.seq[spans.heads].tolist(),
-        rows.seq[spans.tails].tolist(),
-        rows.index[spans.heads].tolist(),
-        rows.index[spans.tails].tolist(),
-    )
-
-
-def _kind_codes(kind: Coded) -> NDArray[np.int8]:
-    codes = [_CODES.get(value, _CONTROL if value in CONTROL else _OTHER) for value in kind.values]
-    return np.array([*codes, _OTHER], np.int8)[kind.codes]
-
-
-def _process_of_sender(rows: Rows) -> NDArray[np.int32]:
-    """The code of the process that has a sender's name; -1 if it has no rows here."""
-    places = {name: code for code, name in enumerate(rows.process.values)}
-    return np.array([*(places.get(name, -1) for name in rows.sender.values), -1], np.int32)

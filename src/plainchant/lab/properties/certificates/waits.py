@@ -1,9 +1,8 @@
 """Certificates of ``progress``: when messages of a unit were accepted and sent, and where deliveries pause.
 
-A wait is judged from when a message is accepted, or from when its predecessor is delivered, whichever is later. So a delivery
-soon after its predecessor waits for a short time, no matter when it was accepted: only deliveries after a pause have to be
-compared with the time of their ``accept``, and those are few. A pause is longer than a *quantum*, a small part of the time
-that the unit covers, so that there are at most ``QUANTA`` pauses for each sender and receiver.
+A wait is judged from when a message is accepted, or from when its predecessor is delivered, whichever is later. So only
+deliveries after a pause, which are few, have to be compared with the time of their ``accept``. A pause is longer than a
+*quantum*, a small part of the time that the unit covers: there are at most ``QUANTA`` pauses for each sender and receiver.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import numpy as np
 from .columns import Ints, Rows, starts_of
 from .records import Calls, Handed, Steps, Waits
 
-QUANTA: Final = 4096
-"""Quanta in the time that a run's rows of a unit cover."""
+QUANTA: Final = 4096  # quanta in the time that a run's rows of a unit cover
 
 _GOLDEN: Final = np.int64(-0x61C8864680B583EB)
 _NO_DIGEST: Final = np.int64(0x2545F4914F6CDD1D)

@@ -1,8 +1,6 @@
-"""Histories read back from certificates: the group and the sender of each message row of a process.
-
-A tape gives the senders of one history in one group; the weave says how the history's groups alternate. Together they are the
-order of all its sends and deliveries, a few bytes each. The sets of numbers (``evidence``) then tell which message each row is
-about.
+"""Histories read back from certificates: the group and the sender of each message row of a process. A tape gives the senders of
+one history in one group; the weave says how the history's groups alternate. Together they are the order of all its sends and
+deliveries, a few bytes each. The sets of numbers (``evidence``) then tell which message each row is about.
 """
 
 from __future__ import annotations
@@ -16,17 +14,14 @@ from .columns import Ints, Mask, small_type, stable_order, starts_of
 from .evidence import Evidence
 from .records import Moves, Slice, Tape
 
-Small: TypeAlias = NDArray[Any]
-"""Small unsigned integers."""
+Small: TypeAlias = NDArray[Any]  # small unsigned integers
 
 
 class Strand(NamedTuple):
     """The message rows of a history, in order."""
 
-    groups: Small
-    """Places in ``Woven.groups``."""
-    senders: Small
-    """0: a send of its own; else 1 + a place in ``Woven.senders``."""
+    groups: Small  # places in ``Woven.groups``
+    senders: Small  # 0: a send of its own; else 1 + a place in ``Woven.senders``
 
 
 class Numbered(NamedTuple):
@@ -52,8 +47,7 @@ class Woven:
         self._senders = {name: place for place, name in enumerate(self.senders)}
         self._kinds = small_type(len(self.groups)), small_type(len(self.senders) + 1)
         self._pieces: dict[str, list[tuple[int, Strand]]] = {}
-        self._moves: dict[str, dict[int, Moves]] = {}
-        """By process, then by the index at which a piece begins."""
+        self._moves: dict[str, dict[int, Moves]] = {}  # by process, then by the index at which a piece begins
         self._stops: dict[str, list[tuple[int, int, int]]] = {}
         for part in evidence.slices:
             self._add(part)

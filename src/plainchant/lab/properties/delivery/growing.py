@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..facts import Message
-from ..growth.book import Condition
-from ..growth.state import Delivery, History, Letter, RunState
+from ..growth import Condition, Delivery, History, Letter, RunState
 from ..report import say
 
 MOST_STRANGERS: Final = 1_000
@@ -16,12 +15,10 @@ class Integrity:
     """A message is delivered at most once, by members, as its sender sent it.
 
     Whether it was sent at all is known when its sender has ended. A delivery in a group without any known join or view is
-    examined again when there is one.
-    """
+    examined again when there is one."""
 
     def __init__(self) -> None:
-        self._strangers: dict[str, list[tuple[str, int, int, Message]]] = {}
-        """By group: deliveries by processes that are not known as members, where no join and no view is known yet."""
+        self._strangers: dict[str, list[tuple[str, int, int, Message]]] = {}  # by group: deliveries before any join or view
 
     def delivered(self, run: RunState, history: History, message: Message, index: int, time: int, *, again: bool) -> None:
         group, sender, seq = message

@@ -20,17 +20,13 @@ def integrity(report: Report) -> None:
         report.cases += len(history.first) + len(history.repeats)
         for again in history.repeats:
             first = history.first[again.message]
-            report.violation(
-                f"{history.name} delivers {say(again.message)} twice", events=[first, again], messages=[again.message]
-            )
+            told = f"{history.name} delivers {say(again.message)} twice"
+            report.violation(told, events=[first, again], messages=[again.message])
         for delivery in history.first.values():
             _was_sent(report, delivery)
             if not report.run.is_member_at(history, delivery.message[0], delivery.index):
-                report.violation(
-                    f"{history.name} delivers {say(delivery.message)} while it is no member",
-                    events=[delivery],
-                    messages=[delivery.message],
-                )
+                told = f"{history.name} delivers {say(delivery.message)} while it is no member"
+                report.violation(told, events=[delivery], messages=[delivery.message])
     _same_digests(report)
 
 
@@ -43,17 +39,11 @@ def _was_sent(report: Report, delivery: Event) -> None:
         # Numbers begin at 1; and what a cut process delivers itself, it delivers before its last row.
         excused = excused and seq > 0 and sender != delivery.process
         if not excused:
-            report.violation(
-                f"{delivery.process} delivers {say(message)}, which {sender} never sent",
-                events=[delivery],
-                messages=[message],
-            )
+            told = f"{delivery.process} delivers {say(message)}, which {sender} never sent"
+            report.violation(told, events=[delivery], messages=[message])
     elif send.process == delivery.process and send.index > delivery.index:
-        report.violation(
-            f"{delivery.process} delivers {say(message)} before it sends it",
-            events=[delivery, send],
-            messages=[message],
-        )
+        told = f"{delivery.process} delivers {say(message)} before it sends it"
+        report.violation(told, events=[delivery, send], messages=[message])
 
 
 def _same_digests(report: Report) -> None:
@@ -65,11 +55,8 @@ def _same_digests(report: Report) -> None:
                 continue
             original = originals.setdefault(delivery.message, delivery)
             if digests[original.row] != digests[delivery.row]:
-                report.violation(
-                    f"{history.name} delivers {say(delivery.message)} with another content than at {original.process}",
-                    events=[original, delivery],
-                    messages=[delivery.message],
-                )
+                told = f"{history.name} delivers {say(delivery.message)} with another content than at {original.process}"
+                report.violation(told, events=[original, delivery], messages=[delivery.message])
 
 
 def self_delivery(report: Report) -> None:
@@ -80,11 +67,8 @@ def self_delivery(report: Report) -> None:
             if history.is_correct_in(group) and report.run.is_member_at(history, group, send.index):
                 report.cases += 1
                 if send.message not in history.first:
-                    report.violation(
-                        f"{history.name} never delivers its own {say(send.message)}",
-                        events=[send],
-                        messages=[send.message],
-                    )
+                    told = f"{history.name} never delivers its own {say(send.message)}"
+                    report.violation(told, events=[send], messages=[send.message])
 
 
 def validity(report: Report) -> None:
@@ -109,12 +93,8 @@ def _reaches_all(report: Report, send: Event, correct: list[History]) -> None:
             report.cases += 1
         elif report.owing.owes(q, send.message):
             report.cases += 1
-            report.violation(
-                f"{q.name} is correct and owes {say(send.message)}, and never delivers it",
-                events=[send],
-                processes=[send.process, q.name],
-                messages=[send.message],
-            )
+            told = f"{q.name} is correct and owes {say(send.message)}, and never delivers it"
+            report.violation(told, events=[send], processes=[send.process, q.name], messages=[send.message])
 
 
 def _reaches_some(report: Report, send: Event, correct: list[History]) -> None:
@@ -124,17 +104,12 @@ def _reaches_some(report: Report, send: Event, correct: list[History]) -> None:
     if members:
         report.cases += 1
         if not any(send.message in q.first for q in members):
-            report.violation(
-                f"no correct member delivers {say(send.message)}, whose sender is no member",
-                events=[send],
-                processes=[send.process, *(q.name for q in members)],
-                messages=[send.message],
-            )
+            told = f"no correct member delivers {say(send.message)}, whose sender is no member"
+            report.violation(told, events=[send], processes=[send.process, *(q.name for q in members)], messages=[send.message])
 
 
 def agreement(report: Report) -> None:
-    """p, correct in g, delivers m in view U: every q correct in g that installed U delivers m, unless they part after
-    U.
+    """p, correct in g, delivers m in view U: every q correct in g that installed U delivers m, unless they part after U.
 
     It speaks of ``end``: q has until then. (In a run that stops while m is under way no process did anything wrong.) A group
     without views has no U; there every correct q that owes m delivers it."""
@@ -143,12 +118,11 @@ def agreement(report: Report) -> None:
 
 
 def uniform(report: Report) -> None:
-    """``agreement`` when p crashed as well (then only p's views decide on parting); and ``identical`` with crashed
-    processes included.
+    """``agreement`` when p crashed as well (then only p's views decide on parting); and ``identical`` with crashed processes
+    included.
 
-    Its first half speaks of ``end`` as ``agreement`` does; its second half is checked in every run. "The same when p
-    crashed" is read as in *uniform agreement*: what a correct p delivers is included.
-    """
+    Its first half speaks of ``end`` as ``agreement`` does; its second half is checked in every run. "The same when p crashed" is
+    read as in *uniform agreement*: what a correct p delivers is included."""
     for group in report.run.groups:
         if report.until_end:
             _agree(report, group, [p for p in report.run.all if p.is_correct_in(group) or p.crashed])
@@ -187,12 +161,9 @@ def _agrees(report: Report, p: History, q: History, deliveries: list[Event], bla
                 blamed.add((q.name, message))
                 where = f"in {view}, which {q.name} installed too" if view else f"and {q.name} is a member"
                 who = f"{p.name}, which crashes later," if p.crashed else p.name
-                report.violation(
-                    f"{who} delivers {say(message)} {where}; {q.name} is correct and never delivers it",
-                    events=[delivery, *([(q.name, q.installed[view])] if view else [])],
-                    processes=[p.name, q.name],
-                    messages=[message],
-                )
+                told = f"{who} delivers {say(message)} {where}; {q.name} is correct and never delivers it"
+                events = [delivery.place, *([(q.name, q.installed[view])] if view else [])]
+                report.violation(told, events=events, processes=[p.name, q.name], messages=[message])
 
 
 def unanimity(report: Report) -> None:
@@ -204,8 +175,5 @@ def unanimity(report: Report) -> None:
                 continue
             report.cases += 1
             for delivery in report.run.deliveries_of(reject.message):
-                report.violation(
-                    f"{p.name} rejects {say(reject.message)}, and {delivery.process} delivers it",
-                    events=[reject, delivery],
-                    messages=[reject.message],
-                )
+                told = f"{p.name} rejects {say(reject.message)}, and {delivery.process} delivers it"
+                report.violation(told, events=[reject, delivery], messages=[reject.message])

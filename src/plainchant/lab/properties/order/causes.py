@@ -1,24 +1,20 @@
 """What the certificates prove about causes: ``causal``, where processes are in several groups or the order is only causal, and
-``prompt``.
-
-Theory of operation
--------------------
-Two ways, and each counts the cases that the reference verifier would have examined.
+``prompt``. Both ways count the cases that the reference verifier would have examined.
 
 **By one order** (:func:`by_one_order`), where the delivery orders of all processes together are known to have no cycle
 (``acyclic``), by ranks or otherwise. Every process delivers all that it sends, after sending it, in the order in which it sent
-it, whatever the groups. So what it sends or delivers before it sends m, it delivers before m: happened-before is made of
-delivery orders, and no process can deliver against it without a cycle. No process lacks a message that it could owe. What is
-left is to count: of the first messages that a process delivers of a sender and group, how many have something before them that
-the same process delivers. For that, the knowledge of every process is followed as a set of processes ("something that q
-delivers happened before"), from the beginning until the set is complete, which is soon.
+it, whatever the groups. So what it sends or delivers before it sends m, it delivers before m: happened-before is made of delivery
+orders, and no process can deliver against it without a cycle. No process lacks a message that it could owe. What is left is to
+count: of the first messages that a process delivers of a sender and group, how many have something before them that the same
+process delivers. For that, the knowledge of every process is followed as a set of processes ("something that q delivers happened
+before") until the set is complete, which is soon.
 
-**By clocks** (:class:`Clocks`), for orders that are only causal. A vector clock a *message*, not an event: one row of a matrix of
-32-bit integers, made of the rows of what the sender delivered since its last send. Then every process q is looked at by
-columns: of r's messages up to the one that a clock names, where does q deliver the last? That must be before the message with
-that clock. Everything but the making of a row is array arithmetic. What q lacks and could owe lies beyond all that it
-delivers; or q had parted from its sender before it delivered the first message that follows it in its group, which clocks of
-that group's messages alone tell, and does not owe it at the end.
+**By clocks** (:class:`Clocks`), for orders that are only causal: a vector clock for each *message*, one row of a matrix of 32-bit
+integers, made of the rows of what the sender delivered since its last send. Every process q is then looked at by columns: of r's
+messages up to the one that a clock names, where does q deliver the last? That must be before the message with that clock.
+Everything but the making of a row is array arithmetic. What q lacks and could owe lies beyond all that it delivers; or q had
+parted from its sender before it delivered the first message that follows it in its group, which clocks of that group's messages
+alone tell, and does not owe it at the end.
 """
 
 from __future__ import annotations
@@ -31,14 +27,13 @@ from numpy.typing import NDArray
 
 from ..certificates.columns import Ints
 from ..certificates.evidence import Doubtful, Evidence, Place
-from ..certificates.ranges import Range
+from ..certificates.ranges import Range, missing
 from ..certificates.records import Sent
 from ..certificates.woven import Woven
 from ..facts import History, Run, View
 from ..owing import Owing
 
-_AT_ONCE = 1 << 20
-"""Clock entries that are examined together."""
+_AT_ONCE = 1 << 20  # clock entries that are examined together
 
 
 def by_one_order(evidence: Evidence, woven: Woven) -> int:
@@ -61,12 +56,10 @@ def by_one_order(evidence: Evidence, woven: Woven) -> int:
 
 def are_recorded(evidence: Evidence) -> bool:
     """Whether of everything that is delivered there is a ``send``."""
-    sets = evidence.sets
-    return sets is not None and all(
-        ranges[-1][1] <= evidence.sent_up_to(sender, group)
-        for (_, group), by_sender in sets.items()
-        for sender, ranges in by_sender.items()
-    )
+    for (_, group), by_sender in (evidence.sets or {}).items():
+        if any(ranges[-1][1] > evidence.sent_up_to(sender, group) for sender, ranges in by_sender.items()):
+            return False
+    return evidence.sets is not None
 
 
 class _Lacking(NamedTuple):
@@ -82,29 +75,15 @@ def _lacking(evidence: Evidence, history: History) -> Iterator[_Lacking]:
     run, sets = evidence.facts, evidence.sets
     if sets is None:
         raise Doubtful
-    for group, senders in _senders(evidence).items():
-        if not _can_owe(run, history, group):
+    owed = {group for group in run.groups if _can_owe(run, history, group)}
+    for sender, group in sorted(evidence.sent, key=lambda place: place[1]):
+        ranges = sets.get((history.name, group), {}).get(sender, ())
+        if group not in owed or ranges == ((1, evidence.sent_up_to(sender, group)),):
             continue
-        mine = sets.get((history.name, group), {})
-        for sender in senders:
-            ranges = mine.get(sender, ())
-            if ranges == ((1, evidence.sent_up_to(sender, group)),):
-                continue
-            for span in evidence.sent[sender, group]:
-                view = evidence.view_at(sender, span.first)
-                if view is None or view in history.installed:
-                    low = span.low
-                    for first, last in (*ranges, (span.high + 1, span.high + 1)):
-                        if low < first and low <= span.high:
-                            yield _Lacking(span, view, low, min(first - 1, span.high))
-                        low = max(low, last + 1)
-
-
-def _senders(evidence: Evidence) -> Mapping[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for sender, group in evidence.sent:
-        found.setdefault(group, []).append(sender)
-    return found
+        for span in evidence.sent[sender, group]:
+            view = evidence.view_at(sender, span.first)
+            if view is None or view in history.installed:
+                yield from (_Lacking(span, view, *hole) for hole in missing(ranges, span.low, span.high))
 
 
 def _can_owe(run: Run, history: History, group: str) -> bool:
@@ -118,9 +97,6 @@ def _can_owe(run: Run, history: History, group: str) -> bool:
     return run.is_ever_member(history, group)
 
 
-# --- by one order -----------------------------------------------------------------------------------------------------
-
-
 class _Walker:
     """A process while its history is followed."""
 
@@ -128,11 +104,9 @@ class _Walker:
         self.name = name
         self.rows = rows
         self.next: tuple[int, int] | None = next(rows, None)
-        self.knows = 0
-        """A bit for each process that delivers something which happened before, or which this one just sent."""
+        self.knows = 0  # a bit for each process that delivers something which happened before, or which this one just sent
         self.sent: dict[int, int] = {}
-        self.wanted: dict[int, int] = {}
-        """By group: how many sends it has to be followed to."""
+        self.wanted: dict[int, int] = {}  # by group: how many sends it has to be followed to
         self.delivered: dict[tuple[int, int], int] = {}
 
 
@@ -146,10 +120,8 @@ class _Knowledge:
         self._woven = woven
         places = {history.name: place for place, history in enumerate(evidence.facts.all)}
         groups = {name: place for place, name in enumerate(woven.groups)}
-        self._receivers: dict[tuple[int, str], list[tuple[Range, int]]] = {}
-        """By group and sender: who delivers which of its messages, as a bit."""
-        self._ranges: dict[str, dict[tuple[int, int], int]] = {}
-        """By process, then by group and code of the sender: the first number that it delivers."""
+        self._receivers: dict[tuple[int, str], list[tuple[Range, int]]] = {}  # by group and sender: ranges, and a receiver's bit
+        self._ranges: dict[str, dict[tuple[int, int], int]] = {}  # by process, group and sender's code: its first number
         for (process, group), by_sender in ranges.items():
             for sender, mine in by_sender.items():
                 place = groups[group]
@@ -157,10 +129,8 @@ class _Knowledge:
                 self._ranges.setdefault(process, {})[place, woven.own_code(sender)] = mine[0]
         self._walkers = {name: _Walker(name, self._rows(name)) for name in places}
         self._all_delivering = _all_delivering(evidence, places)
-        self._with: dict[tuple[int, str], list[int]] = {}
-        """By group and sender: what is known with each of its messages, as far as they were reached."""
-        self._before: dict[tuple[int, str, int], int] = {}
-        """By group, sender and number: what was known before it was sent."""
+        self._with: dict[tuple[int, str], list[int]] = {}  # by group and sender: what is known with each message
+        self._before: dict[tuple[int, str, int], int] = {}  # by group, sender and number: what was known before it was sent
 
     def _rows(self, process: str) -> Iterator[tuple[int, int]]:
         strand = self._woven.strand(process)
@@ -169,8 +139,7 @@ class _Knowledge:
             yield from zip(strand.groups[part].tolist(), strand.senders[part].tolist(), strict=True)
 
     def first_with_a_cause(self) -> int:
-        firsts: dict[tuple[int, str, int], int] = {}
-        """By message: those who deliver it as the first of its sender and group."""
+        firsts: dict[tuple[int, str, int], int] = {}  # by message: those who deliver it as the first of its sender and group
         for (group, sender), receivers in self._receivers.items():
             for (low, _), bit in receivers:
                 firsts[group, sender, low] = firsts.get((group, sender, low), 0) | bit
@@ -250,15 +219,11 @@ def _all_delivering(evidence: Evidence, places: Mapping[str, int]) -> dict[str, 
     return {process: found.get(process, 0) for process in places}
 
 
-# --- by clocks --------------------------------------------------------------------------------------------------------
-
-
 class Clocks:
     """The vector clocks of a run's messages; Doubtful if they cannot be told from the certificates. With a group, of its messages
     alone, as if there were no others.
 
-    A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group.
-    """
+    A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group."""
 
     def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None) -> None:
         if not are_recorded(evidence):
@@ -273,15 +238,13 @@ class Clocks:
         self._counts = [int(np.count_nonzero(strand.senders == 0)) for strand in strands]
         self._bases: list[int] = [0, *np.cumsum(self._counts).tolist()]
         self._size = self._bases[-1]
-        self._told: dict[Place, Ints] = {}
-        """By sender and group: its messages, in the order of their numbers."""
+        self._told: dict[Place, Ints] = {}  # by sender and group: its messages, in the order of their numbers
         for name, strand, base in zip(self._names, strands, self._bases, strict=False):
             sent = strand.groups[strand.senders == 0]
             for place in np.unique(sent).tolist():
                 self._told[name, woven.groups[place]] = np.flatnonzero(sent == place) + base
         self._owner: NDArray[np.int32] = np.repeat(np.arange(len(self._names), dtype=np.int32), self._counts)
-        self._delivered = [self._messages(name, group) for name in self._names]
-        """By process: where in its strand a delivery stands, and of which message."""
+        self._delivered = [self._messages(name, group) for name in self._names]  # by process: places in its strand, messages
         self._clocks: NDArray[np.int32] = np.zeros((self._size, len(self._names)), np.int32)
         self._fill([np.flatnonzero(strand.senders == 0) for strand in strands])
         self._last: dict[int, tuple[Ints, Ints]] = {}
@@ -343,8 +306,6 @@ class Clocks:
         bounds = np.searchsorted(of_sender[last] // len(self._names), np.arange(len(sends) + 1))
         return chosen, chosen.tolist(), bounds.tolist()
 
-    # --- what is asked --------------------------------------------------------------------------------------------------
-
     def in_causal_order(self, owing: Owing, *, until_end: bool) -> int:
         """How many deliveries have a cause that the same process delivers, and how many causes processes lack that they might
         have owed; Doubtful if a cause comes after what follows it, or a process lacks one that it owes."""
@@ -386,11 +347,10 @@ class Clocks:
 
     def _missed(self, history: History, lacking: _Lacking, owing: Owing) -> tuple[int, int, bool]:
         """How many of some messages, that a process lacks, of a view that it installed, happened before something that it
-        delivers since in their group, through that group alone: at least and at most; and whether it had parted from their
-        sender by the first of these deliveries. From then on it owes none of them.
+        delivers since in their group, through that group alone: at least and at most; and whether it had parted from their sender
+        by the first of these deliveries. From then on it owes none of them.
 
-        The least is what the sender's own later messages tell. The most is exact where these clocks are of one group.
-        """
+        The least is what the sender's own later messages tell. The most is exact where these clocks are of one group."""
         place, sender, view = history.place, self._places[lacking.span.process], lacking.view
         assert view is not None
         group = lacking.span.group
@@ -421,9 +381,7 @@ class Clocks:
         """For each delivery of a process in a group, the index of a row from which up to it the process installs no view of the
         group and leaves none."""
         if (process, group) not in self._since:
-            tapes = [
-                tape for part in self._evidence.slices for tape in part.tapes if tape.process == process and tape.group == group
-            ]
+            tapes = [tape for part in self._evidence.slices for tape in part.tapes if tape[:2] == (process, group)]
             tapes.sort(key=lambda tape: tape.first)
             parts = [np.full(np.count_nonzero(tape.codes), tape.first, np.int64) for tape in tapes]
             self._since[process, group] = np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -1,35 +1,31 @@
 """Checks on a growing trace: fifo, identical, and the order of uniform and total.
 
-**Two orders are compared with four numbers.** Take two processes and the messages that both have delivered, as far as is known.
-When the second process is seen to deliver a message, that delivery is its latest. So the orders agree exactly if the message is
-also the latest at the other process, among the messages that they have in common. It is enough to remember, for each pair, how
-far their common messages reach at each of the two.
+**Two orders are compared with four numbers.** Of the messages that two processes have both delivered, as far as is known, a
+delivery that is seen now is the latest of its process. So the orders agree exactly if the message is also the latest at the other
+process, among those in common. It is enough to remember, for each pair, how far their common messages reach at each of the two.
 
-**A hole that is owed stays wrong.** If a process delivers a message of a sender without an earlier one that it owes, then
-either it never delivers that one, or it does so later, and then out of order.
+**A hole that is owed stays wrong.** If a process delivers a message of a sender without an earlier one that it owes, then either
+it never delivers that one, or it does so later, and then out of order.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
+from typing import Final, TypeAlias
 
 from ..facts import Message
-from ..growth.book import Condition
-from ..growth.state import Delivery, History, Letter, RunState
+from ..growth import Condition, Delivery, History, Letter, RunState
 from ..report import say
 
-ROUNDS: Final = 2
-"""Ends of rounds after which everything that a process can have known is read."""
-MOST_HOLES: Final = 10_000
-"""Holes that wait to be judged."""
-MOST_FOUND: Final = 8
-"""Later deliveries at which a hole is judged in one round."""
-SIGHT: Final = 10
-"""Rounds without a further message after which a hole that was not owed is forgotten."""
-GAP: Final = 5_000
-"""Numbers of a gap that are examined from each end: a process that has just joined lacks everything before."""
+ROUNDS: Final = 2  # ends of rounds after which everything that a process can have known is read
+MOST_HOLES: Final = 10_000  # holes that wait to be judged
+MOST_FOUND: Final = 8  # later deliveries at which a hole is judged in one round
+SIGHT: Final = 10  # rounds without a further message after which a hole that was not owed is forgotten
+GAP: Final = 5_000  # numbers of a gap that are examined from each end: a process that has just joined lacks everything before
 MOST_PAIRS: Final = 100_000
+
+
+_Delivered: TypeAlias = tuple[str, Delivery]  # a process, and how it delivered a message
 
 
 @dataclasses.dataclass(slots=True)
@@ -52,9 +48,7 @@ class Orders:
                 for group in (letter.message[0], None):
                     self._common(run, group, (history.name, delivery), (other, theirs), letter.message)
 
-    def _common(
-        self, run: RunState, group: str | None, one: tuple[str, Delivery], other: tuple[str, Delivery], message: Message
-    ) -> None:
+    def _common(self, run: RunState, group: str | None, one: _Delivered, other: _Delivered, message: Message) -> None:
         """Both have delivered the message, the first of the two last."""
         if one[0] > other[0]:
             one, other = other, one
@@ -75,13 +69,7 @@ class Orders:
         reach.first, reach.second = max(reach.first, mine), max(reach.second, theirs)
 
     def _differ(
-        self,
-        run: RunState,
-        group: str | None,
-        one: tuple[str, Delivery],
-        other: tuple[str, Delivery],
-        message: Message,
-        reach: _Reach,
+        self, run: RunState, group: str | None, one: _Delivered, other: _Delivered, message: Message, reach: _Reach
     ) -> None:
         ahead = one if one[1].index < reach.first[0] else other
         behind = other if ahead is one else one
@@ -108,16 +96,14 @@ class _Hole:
     low: int
     high: int
     round: int
-    found: list[tuple[int, int, int]]
-    """Later messages that it delivered: number, index, time. Each may be the first since which the missing one is owed."""
+    found: list[tuple[int, int, int]]  # later messages that it delivered: number, index, time; one may show it owed
 
 
 class Fifo:
     """Messages of a sender are delivered in the order in which it sent them, without holes that are owed."""
 
     def __init__(self) -> None:
-        self._holes: dict[tuple[str, str, str], list[_Hole]] = {}
-        """By process, group and sender: those that wait to be judged, and those that were not owed when they were."""
+        self._holes: dict[tuple[str, str, str], list[_Hole]] = {}  # by process, group and sender: not judged or not owed yet
         self._count = 0
 
     def delivered(self, run: RunState, history: History, message: Message, index: int, time: int, highest: int) -> None:
@@ -140,14 +126,12 @@ class Fifo:
             low, high = highest + 1, seq - 1
             ends = [(low, high)] if high - low < 2 * GAP else [(low, low + GAP), (high - GAP, high)]
             for first, final in ends:
-                self._add(run, _Hole(history.name, group, sender, first, final, run.round, [(seq, index, time)]))
-
-    def _add(self, run: RunState, hole: _Hole) -> None:
-        if self._count >= MOST_HOLES:
-            run.late += 1
-            return
-        self._count += 1
-        self._holes.setdefault((hole.process, hole.group, hole.sender), []).append(hole)
+                if self._count >= MOST_HOLES:
+                    run.late += 1
+                    continue
+                self._count += 1
+                hole = _Hole(history.name, group, sender, first, final, run.round, [(seq, index, time)])
+                self._holes.setdefault((history.name, group, sender), []).append(hole)
 
     def tick(self, run: RunState, *, over: bool = False) -> None:
         """Judges holes that have waited long enough; one that is not owed by then may become owed until it is out of sight."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -15,9 +14,8 @@ from ..facts import History, View
 class OneSequence:
     """The one sequence of a group's messages; raises Doubtful if the certificates do not show that there is one.
 
-    Views are compared by identity and must form a chain: the numbers grow, no number stands for two views, and every
-    process installs a stretch of the chain, in one stay. (Partitions and readmissions are for ``sequences``.)
-    """
+    Views are compared by identity and must form a chain: the numbers grow, no number stands for two views, and every process
+    installs a stretch of the chain, in one stay. (Partitions and readmissions are for ``sequences``.)"""
 
     def __init__(self, evidence: Evidence, group: str) -> None:
         self._evidence = evidence
@@ -29,14 +27,12 @@ class OneSequence:
         self._chain: dict[View | None, int] = {None: 0}
         if group in self._run.viewed:
             self._chain = self._views()
-        self._tapes: dict[str, list[tuple[View | None, Codes]]] = {}
         self._lengths: dict[str, dict[View | None, int]] = {}
         self._latest: dict[tuple[str, int], int | None] = {}
-        for history in self._run.all:
-            tapes = self._evidence.tapes.get((history.name, group))
-            if tapes is not None:
-                self._tapes[history.name] = tapes
+        places = [(history.name, group) for history in self._run.all]
+        self._tapes = {place[0]: evidence.tapes[place] for place in places if place in evidence.tapes}
         self._compare()
+        self._begin = min((self._chain[view] for lengths in self._lengths.values() for view in lengths), default=0)
 
     def _views(self) -> dict[View | None, int]:
         by_number: dict[int, View] = {}
@@ -60,10 +56,9 @@ class OneSequence:
             for view, codes in tapes:
                 delivered = codes[codes != 0] if (codes == 0).any() else codes
                 if len(delivered):
-                    if view not in self._chain:
+                    # In no known view, or its deliveries in this view are interrupted by none or another.
+                    if view not in self._chain or view in self._lengths.setdefault(process, {}):
                         raise Doubtful
-                    if view in self._lengths.setdefault(process, {}):
-                        raise Doubtful  # its deliveries in this view are interrupted by none or another
                     self._lengths[process][view] = len(delivered)
                     in_view.setdefault(view, []).append((process, delivered))
         reached: dict[str, int] = {}
@@ -104,15 +99,10 @@ class OneSequence:
             return 0
         return sum(min(size, theirs.get(view, 0)) for view, size in mine.items())
 
-    @cached_property
-    def _first(self) -> int:
-        """The first view in which a process delivers."""
-        return min((self._chain[view] for lengths in self._lengths.values() for view in lengths), default=0)
-
     def begins_with(self, process: str) -> int | None:
         """How many messages of the sequence a process delivers, from its first on; None if it begins later."""
         lengths = self._lengths.get(process, {})
-        if lengths and min(self._chain[view] for view in lengths) > self._first:
+        if lengths and min(map(self._chain.__getitem__, lengths)) > self._begin:
             return None
         return sum(lengths.values())
 
@@ -162,12 +152,11 @@ class OneSequence:
                         raise Doubtful
 
     def with_a_cause(self) -> int:
-        """Of the first messages that processes deliver of senders, how many have something before them that the same
-        process delivers. (All others have: an earlier message of the same sender.)
+        """Of the first messages that processes deliver of senders, how many have something before them that the same process
+        delivers. (All others have: an earlier message of the same sender.)
 
-        The sender's last delivery before that send is the latest thing in its past; it counts if it lies in a view
-        that the process was in.
-        """
+        The sender's last delivery before that send is the latest thing in its past; it counts if it lies in a view that the
+        process was in."""
         found = 0
         for (process, group), by_sender in self._ranges.items():
             if group != self._group:
@@ -204,10 +193,8 @@ def merge(orders: Mapping[str, OneSequence], delivered: Mapping[str, Sequence[tu
     possible, because these processes order messages in a cycle.
 
     ``delivered`` has, for each of these processes, the groups of its deliveries in order, each with the length of its stretch. A
-    group's next message may be taken when it is the next one of all processes that deliver it.
-    """
-    left: dict[str, dict[str, int]] = {}
-    """By group, then by process: how many of the group's messages it still has to deliver."""
+    group's next message may be taken when it is the next one of all processes that deliver it."""
+    left: dict[str, dict[str, int]] = {}  # by group, then by process: how many of the group's messages it still has to deliver
     heads: dict[str, tuple[str, int]] = {}
     stretches = {process: iter(mine) for process, mine in delivered.items()}
     for process, mine in delivered.items():

@@ -1,15 +1,13 @@
 """Proofs from certificates: fifo, identical, total, acyclic, causal, prompt. The definitions are in ``reference``.
 
-The central condition is :class:`~.one_sequence.OneSequence`: in each view of a group, what each process delivers is a
-beginning of what the process with the most deliveries delivers, and a process that goes on to another view has delivered
-all of it. Then there is *one* sequence of the group's messages, view after view, of which every process delivers a stretch
-without holes. (No message may be delivered in two views; this is checked as well, because two processes may have no view in
-common.)
+The central condition is :class:`~.one_sequence.OneSequence`: in each view of a group, what each process delivers is a beginning
+of what the process with the most deliveries delivers, and a process that goes on to another view has delivered all of it. Then
+there is *one* sequence of the group's messages, view after view, of which every process delivers a stretch without holes. (No
+message may be delivered in two views; this is checked as well, because two processes may have no view in common.)
 
-A group that partitions and merges has no such sequence, and its members deliver with holes: the messages of another part.
-There, orders are compared message by message (:class:`~.sequences.Sequences`) and causes by clocks (:class:`~.causes.Clocks`).
-A hole raises no doubt if the views of the process, or a view that both installed later, show that it had parted from the
-sender.
+A group that partitions and merges has no such sequence, and its members deliver with holes: the messages of another part. There,
+orders are compared message by message (:class:`~.sequences.Sequences`) and causes by clocks (:class:`~.causes.Clocks`). A hole
+raises no doubt if the views of the process, or one that both installed later, show that it had parted from the sender.
 """
 
 from __future__ import annotations
@@ -59,9 +57,8 @@ def _holes(prover: Prover, history: History, group: str, sender: str, intervals:
             if view is None:
                 raise Doubtful
             if view in history.installed:
-                if history.installed[view] > interval.first or not prover.owing.have_parted(
-                    history, sender, view, span.first, interval.first
-                ):
+                came_later = history.installed[view] > interval.first
+                if came_later or not prover.owing.have_parted(history, sender, view, span.first, interval.first):
                     raise Doubtful
                 cases += common
         delivered = interval.high
@@ -121,19 +118,15 @@ def acyclic(prover: Prover) -> int:
     """Each group has one sequence, and no process delivers in two groups, or there is one order across them; or all messages
     can be put into one order. The cases are the messages that two processes deliver."""
     try:
-        return _shared_in_one_order(prover)
+        delivering = [process for process, _ in prover.evidence.delivered]
+        if len(set(delivering)) < len(delivering):
+            _require_one_order(prover)
+        # As many as the second longest stretch of each view has.
+        return sum(_sequence(prover, group).shared for group in prover.run.groups)
     except Doubtful:
         if not _sequences(prover).is_acyclic:
             raise
         return _sequences(prover).shared
-
-
-def _shared_in_one_order(prover: Prover) -> int:
-    """As many as the second longest stretch of each view has."""
-    delivering = [process for process, _ in prover.evidence.delivered]
-    if len(set(delivering)) < len(delivering):
-        _require_one_order(prover)
-    return sum(_sequence(prover, group).shared for group in prover.run.groups)
 
 
 def _require_one_order(prover: Prover) -> None:
@@ -146,9 +139,8 @@ def _require_one_order(prover: Prover) -> None:
 def _is_ranked(prover: Prover) -> bool:
     """Processes in several groups deliver by rank, from the beginning of each group's sequence on.
 
-    So what they deliver of a group is the beginning of its sequence, and ranks grow along it; what others deliver beyond it
-    comes after it in the sequence and in no other group. No order leads back to a smaller rank, or back from beyond.
-    """
+    So what they deliver of a group is the beginning of its sequence, and ranks grow along it; what others deliver beyond it comes
+    after it in the sequence and in no other group. No order leads back to a smaller rank, or back from beyond."""
     if not prover.evidence.is_ranked:
         return False
     in_several = prover.evidence.in_several.items()
@@ -170,12 +162,12 @@ def causal(prover: Prover) -> int:
     """In one of three ways, each with conditions of its own."""
     if not prover.is_sound:
         raise Doubtful
-    for way in (_causal_in_one_sequence, _causal_by_one_order, _causal_by_clocks):
+    for way in (_causal_in_one_sequence, _causal_by_one_order):
         try:
             return way(prover)
         except Doubtful:
             continue
-    raise Doubtful
+    return _clocks(prover).in_causal_order(prover.owing, until_end=prover.until_end)
 
 
 def _causal_in_one_sequence(prover: Prover) -> int:
@@ -199,10 +191,6 @@ def _causal_by_one_order(prover: Prover) -> int:
     stretches = _in_stretches(prover)
     acyclic(prover)
     return stretches + by_one_order(prover.evidence, _woven(prover))
-
-
-def _causal_by_clocks(prover: Prover) -> int:
-    return _clocks(prover).in_causal_order(prover.owing, until_end=prover.until_end)
 
 
 def prompt(prover: Prover) -> int:

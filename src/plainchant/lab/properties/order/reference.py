@@ -21,19 +21,12 @@ def fifo(report: Report) -> None:
             by_sender.setdefault((group, sender), []).append(delivery)
         for deliveries in by_sender.values():
             report.cases += len(deliveries) - 1
-            _increasing(report, deliveries)
+            for earlier, later in pairwise(deliveries):
+                if earlier.message[2] > later.message[2]:
+                    told = f"{later.process} delivers {say(later.message)} only after {say(earlier.message)}"
+                    report.violation(told, events=[earlier, later], messages=[later.message, earlier.message])
             if not history.timing_fault:
                 _without_holes(report, history, deliveries)
-
-
-def _increasing(report: Report, deliveries: Sequence[Event]) -> None:
-    for earlier, later in pairwise(deliveries):
-        if earlier.message[2] > later.message[2]:
-            report.violation(
-                f"{later.process} delivers {say(later.message)} only after {say(earlier.message)}",
-                events=[earlier, later],
-                messages=[later.message, earlier.message],
-            )
 
 
 def _without_holes(report: Report, history: History, deliveries: Sequence[Event]) -> None:
@@ -64,11 +57,8 @@ def _without_holes(report: Report, history: History, deliveries: Sequence[Event]
         owed = _first_owed(report, history, message, judged)
         if owed is not None:
             send = report.run.sends.get(message)
-            report.violation(
-                f"{history.name} delivers {say(owed.message)} without {say(message)}, which it owes",
-                events=[owed, *([send] if send else [])],
-                messages=[message, owed.message],
-            )
+            told = f"{history.name} delivers {say(owed.message)} without {say(message)}, which it owes"
+            report.violation(told, events=[owed, *([send] if send else [])], messages=[message, owed.message])
 
 
 def _first_owed(report: Report, history: History, message: Message, judged: Sequence[Event | None]) -> Event | None:
@@ -82,13 +72,12 @@ def _first_owed(report: Report, history: History, message: Message, judged: Sequ
 
 
 def causal(report: Report) -> None:
-    """If ``m -> m'`` and q delivers both, m comes first; if q delivers m' and never m: not if it owes m up to then and
-    ``m -> m'`` through m's group alone, and not if it owes m until ``end``.
+    """If ``m -> m'`` and q delivers both, m comes first; if q delivers m' and never m: not if it owes m up to then and ``m ->
+    m'`` through m's group alone, and not if it owes m until ``end``.
 
-    "Through m's group alone": every message of the chain, m' too, is one of that group. The last clause alone speaks of
-    ``end``; the others are checked in every run. A process with a timing fault owes nothing here: it delivers in order what
-    it delivers, and leaves out what came too late for that order.
-    """
+    "Through m's group alone": every message of the chain, m' too, is one of that group. The last clause alone speaks of ``end``;
+    the others are checked in every run. A process with a timing fault owes nothing here: it delivers in order what it delivers,
+    and leaves out what came too late for that order."""
     everything = report.owing.causality()
     for history in report.run.all:
         _in_causal_order(report, history, everything)
@@ -121,11 +110,8 @@ def _in_causal_order(report: Report, history: History, causality: Causality) -> 
             for send in causality.sends[place][looked_at[place] : count]:
                 mine = history.first.get(send.message)
                 if mine is not None and mine.index > delivery.index:
-                    report.violation(
-                        f"{say(send.message)} happened before {say(message)}, and {history.name} delivers it after",
-                        events=[delivery, mine],
-                        messages=[send.message, message],
-                    )
+                    told = f"{say(send.message)} happened before {say(message)}, and {history.name} delivers it after"
+                    report.violation(told, events=[delivery, mine], messages=[send.message, message])
             looked_at[place] = count
 
 
@@ -153,12 +139,9 @@ def _no_missing_cause(
             if owed is not None:
                 blamed.add(send.message)
                 until = "" if group is not None else " until the end"
-                report.violation(
-                    f"{say(send.message)} happened before {say(owed.message)}, which {history.name} delivers; "
-                    f"it never delivers the first, which it owes{until}",
-                    events=[send, owed],
-                    messages=[send.message, owed.message],
-                )
+                told = f"{say(send.message)} happened before {say(owed.message)}, which {history.name} delivers"
+                told += f"; it never delivers the first, which it owes{until}"
+                report.violation(told, events=[send, owed], messages=[send.message, owed.message])
 
 
 def _first_follower(followers: Sequence[Event], causality: Causality, place: int, number: int, since: int) -> Event | None:
@@ -170,8 +153,7 @@ def _first_follower(followers: Sequence[Event], causality: Causality, place: int
 
 
 def identical(report: Report) -> None:
-    """Any two processes that do not crash deliver the messages they have in common in one relative order, group by
-    group."""
+    """Any two processes that do not crash deliver the messages they have in common in one relative order, group by group."""
     alive = [history for history in report.run.all if not history.crashed]
     for group in report.run.groups:
         compare_orders(report, alive, group)
@@ -198,20 +180,17 @@ def compare_orders(report: Report, histories: Sequence[History], group: GroupId 
         for first, second in pairwise(common):
             if theirs[first].index > theirs[second].index:
                 one, other = mine[first], theirs[first]
-                report.violation(
-                    f"{one.process} delivers {say(first)} before {say(second)}, {other.process} the other way round",
-                    events=[one, mine[second], theirs[second], other],
-                    messages=[first, second],
-                )
+                told = f"{one.process} delivers {say(first)} before {say(second)}, {other.process} the other way round"
+                report.violation(told, events=[one, mine[second], theirs[second], other], messages=[first, second])
 
 
 def acyclic(report: Report) -> None:
     """The union of all processes' delivery orders has no cycle.
 
     A cycle needs messages that several processes deliver; they are the cases. For each knot (a strongly connected set of
-    messages) one shortest cycle is shown.
-    """
-    shared = [m for m in _messages(report) if len(report.run.deliveries_of(m)) > 1]
+    messages) one shortest cycle is shown."""
+    messages = dict.fromkeys(message for history in report.run.all for message in history.first)
+    shared = [message for message in messages if len(report.run.deliveries_of(message)) > 1]
     report.cases += len(shared)
     kept = set(shared)
     after: dict[Message, dict[Message, History]] = {message: {} for message in shared}
@@ -221,10 +200,6 @@ def acyclic(report: Report) -> None:
             after[first].setdefault(second, history)
     for knot in _knots(after):
         _show_cycle(report, knot, after)
-
-
-def _messages(report: Report) -> list[Message]:
-    return list(dict.fromkeys(message for history in report.run.all for message in history.first))
 
 
 def _knots(after: dict[Message, dict[Message, History]]) -> list[list[Message]]:
@@ -279,11 +254,9 @@ def _show_cycle(report: Report, knot: list[Message], after: dict[Message, dict[M
         merged[0] = (merged[-1][0], merged[0][1], merged[0][2])
         merged.pop()
     clauses = [f"{history.name} delivers {say(first)} before {say(second)}" for first, second, history in merged]
-    report.violation(
-        "delivery orders form a cycle: " + ", ".join(clauses),
-        events=[history.first[m] for first, second, history in merged for m in (first, second)],
-        messages=[first for first, _, _ in merged],
-    )
+    told, messages = "delivery orders form a cycle: " + ", ".join(clauses), [first for first, _, _ in merged]
+    events = [history.first[m] for first, second, history in merged for m in (first, second)]
+    report.violation(told, events=events, messages=messages)
 
 
 def _shortest_cycle(start: Message, knot: set[Message], after: dict[Message, dict[Message, History]]) -> list[Message]:
@@ -318,36 +291,29 @@ def prompt(report: Report) -> None:
         for block in history.blocks:
             if block.message in causality.clocks:
                 report.cases += 1
-                _settle(report, history, causality, settled, block.index)
+                for place, sends in enumerate(causality.sends):
+                    # Past the sends that it has delivered, or neither delivers nor can owe: later blocks need not examine them.
+                    while settled[place] < len(sends):
+                        message = sends[settled[place]].message
+                        mine = history.first.get(message)
+                        if mine.index > block.index if mine is not None else report.owing.starts(history, message):
+                            break
+                        settled[place] += 1
                 _waited_for_something(report, history, causality, settled, block)
 
 
-def _settle(report: Report, history: History, causality: Causality, settled: list[int], index: int) -> None:
-    """Moves past the sends that the process has delivered by then, or that it neither delivers nor can owe; later blocks need not
-    examine them again."""
-    for place, sends in enumerate(causality.sends):
-        while settled[place] < len(sends):
-            message = sends[settled[place]].message
-            mine = history.first.get(message)
-            if mine.index > index if mine is not None else report.owing.starts(history, message):
-                break
-            settled[place] += 1
-
-
 def _waited_for_something(report: Report, history: History, causality: Causality, settled: Sequence[int], block: Event) -> None:
-    missing = [
-        send.message
-        for place, count in enumerate(causality.clocks[block.message])
-        for send in causality.sends[place][settled[place] : count]
-        if send.message != block.message and _is_missing(report, history, send.message, block.index)
-    ]
+    missing: list[Message] = []
+    for place, count in enumerate(causality.clocks[block.message]):
+        for message in (send.message for send in causality.sends[place][settled[place] : count]):
+            mine = history.first.get(message)
+            is_missing = mine.index > block.index if mine is not None else report.owing.owes(history, message, block.index)
+            if is_missing and message != block.message:
+                missing.append(message)
     delivery = history.first.get(block.message)
     if not missing:
-        report.violation(
-            f"{history.name} lets {say(block.message)} wait although nothing that happened before it is missing",
-            events=[block, *([delivery] if delivery else [])],
-            messages=[block.message],
-        )
+        told = f"{history.name} lets {say(block.message)} wait although nothing that happened before it is missing"
+        report.violation(told, events=[block, *([delivery] if delivery else [])], messages=[block.message])
         return
     last = max((history.first[m] for m in missing if m in history.first), key=lambda d: d.index, default=None)
     if delivery is None or last is None or any(m not in history.first for m in missing):
@@ -355,15 +321,5 @@ def _waited_for_something(report: Report, history: History, causality: Causality
     times = report.run.columns.true_time
     freed, ended = times[last.row], times[delivery.row]
     if freed is not None and ended is not None and freed < ended:
-        report.violation(
-            f"{history.name} lets {say(block.message)} wait on after {say(last.message)}, the last that it waited for",
-            events=[block, last, delivery],
-            messages=[block.message, last.message],
-        )
-
-
-def _is_missing(report: Report, history: History, message: Message, index: int) -> bool:
-    mine = history.first.get(message)
-    if mine is not None:
-        return mine.index > index
-    return report.owing.owes(history, message, index)
+        told = f"{history.name} lets {say(block.message)} wait on after {say(last.message)}, the last that it waited for"
+        report.violation(told, events=[block, last, delivery], messages=[block.message, last.message])

@@ -1,10 +1,10 @@
-"""What each process delivers, message by message, where no one sequence is common to all: a group that partitions and merges
-has several views at a time, and its members deliver with holes.
+"""What each process delivers, message by message, where no one sequence is common to all: a group that partitions and merges has
+several views at a time, and its members deliver with holes.
 
 A strand (``woven``) gives the group and the sender of each delivery, the sets (``evidence``) its number: so a history is an array
-of messages, each a small integer. Orders are then compared as they are defined, without regard to views. To show that the union
-of all orders has no cycle, messages are taken one by one, each when it is the next one of all processes that deliver it. Memory
-and time grow with the number of deliveries, about a microsecond each.
+of messages, each a small integer, and orders are compared as they are defined, without regard to views. To show that the union of
+all orders has no cycle, messages are taken one by one, each when it is the next one of all processes that deliver it. Memory and
+time grow with the number of deliveries, about a microsecond each.
 """
 
 from __future__ import annotations
@@ -29,22 +29,19 @@ class Sequences:
         if evidence.sets is None:
             raise Doubtful
         self._names = [history.name for history in evidence.facts.all]
-        bases: dict[tuple[str, str], int] = {}
-        """By group and sender: the message of number 0."""
+        bases: dict[tuple[str, str], int] = {}  # by group and sender: the message of number 0
         highest: dict[tuple[str, str], int] = {}
         for (_, group), by_sender in evidence.sets.items():
             for sender, ranges in by_sender.items():
                 highest[group, sender] = max(ranges[-1][1], highest.get((group, sender), 0))
-        self._columns: dict[str, list[tuple[int, int]]] = {}
-        """By group: where its messages lie."""
+        self._columns: dict[str, list[tuple[int, int]]] = {}  # by group: where its messages lie
         size = 0
         for (group, sender), high in highest.items():
             bases[group, sender] = size - 1
             self._columns.setdefault(group, []).append((size, size + high))
             size += high
         self._size = size
-        self.delivered: list[Ints] = []
-        """By process: its deliveries of all groups, in order."""
+        self.delivered: list[Ints] = []  # by process: its deliveries of all groups, in order
         for name in self._names:
             at, found = woven.numbered(name)
             messages = np.empty(len(at), np.int64)

@@ -1,9 +1,9 @@
 """Whether deliveries were in time: what ``deadline`` asks of the rows themselves.
 
-A deadline stands in the ``send`` row, and the deliveries it is for stand in other histories: certificates cannot hold all
-these times. They prove all but the times, and say what is left (:class:`Untimed`). That is settled by one pass over the rows
-about the senders concerned: in the task that has them, or, for a run that is spread over many, by Spark, which brings the
-rows about a message together. Where something is late, or might be, the exact search decides (see ``proof``).
+A deadline stands in the ``send`` row, and the deliveries it is for stand in other histories: certificates cannot hold all these
+times. They prove all else and say what is left (:class:`Untimed`). One pass over the rows about the senders concerned settles
+that: in the task that has them, or, for a run that is spread over many, by Spark, which brings the rows about a message together.
+Where something is late, or might be, the exact search decides (see ``proof``).
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..certificates.columns import Coded, Ints, Mask, integers
+from ...arrays import nullable
+from ..certificates.columns import Coded, Ints, Mask
 from ..facts import Moment
 
-COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_time")
-"""What is read of the rows."""
+COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_time")  # what is read of the rows
 
-BLOCK: Final = 4_096
-"""Messages of a sender that Spark keeps together."""
+BLOCK: Final = 4_096  # messages of a sender that Spark keeps together
 
 
 class Lacking(NamedTuple):
@@ -42,15 +41,11 @@ class Lacking(NamedTuple):
 class Untimed:
     """What is left to be seen before ``deadline`` can be said to hold in a run."""
 
-    senders: tuple[tuple[str, str], ...]
-    """(group, sender): those who send with deadlines and do not crash."""
+    senders: tuple[tuple[str, str], ...]  # (group, sender): those who send with deadlines and do not crash
     lacking: tuple[Lacking, ...]
-    cases: int
-    """Cases that have been counted."""
-    events: int = 0
-    """Rows of the run."""
-    is_held: bool = False
-    """Whether the property is told of though it has no case."""
+    cases: int  # cases that have been counted
+    events: int = 0  # rows of the run
+    is_held: bool = False  # whether the property is told of though it has no case
 
 
 class Timed(NamedTuple):
@@ -64,9 +59,9 @@ def timed(rows: pa.Table, untimed: Untimed) -> Timed:
     """Looks at rows of one run that hold, of each message that they have a ``send`` of, every delivery."""
     rows = about(rows, untimed)
     group, sender, kind = (Coded(rows.column(name)) for name in ("group", "sender", "kind"))
-    seq, time = integers(rows.column("seq"))[0], integers(rows.column("time"))[0]
-    true_time, has_true = _there(rows, "true_time")
-    due, has_due = _there(rows, "deadline")
+    seq, time = nullable(rows.column("seq"))[0], nullable(rows.column("time"))[0]
+    true_time, has_true = nullable(rows.column("true_time"))
+    due, has_due = nullable(rows.column("deadline"))
     is_send = kind.equals("send")
     cases, in_time = 0, True
     for name in untimed.senders:
@@ -91,19 +86,10 @@ def timed(rows: pa.Table, untimed: Untimed) -> Timed:
 
 def about(rows: pa.Table, untimed: Untimed) -> pa.Table:
     """The rows that may tell: sends and deliveries of messages of the senders concerned."""
+    kind, sender = (rows.column(name).cast(pa.string()) for name in ("kind", "sender"))
     senders = pa.array(sorted({sender for _, sender in untimed.senders}), pa.string())
-    kept = pc.is_in(_plain(rows.column("kind")), pa.array(["send", "deliver"]))
-    kept = pc.and_(kept, pc.is_in(_plain(rows.column("sender")), senders))
+    kept = pc.and_(pc.is_in(kind, pa.array(["send", "deliver"])), pc.is_in(sender, senders))
     return rows.filter(kept).select(list(COLUMNS))
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-
-
-def _there(rows: pa.Table, name: str) -> tuple[Ints, Mask]:
-    values, there = integers(rows.column(name))
-    return values, np.ones(len(values), np.bool_) if there is None else there
 
 
 class _Dues(NamedTuple):
@@ -141,16 +127,5 @@ def blocks(rows: pa.Table, run: str, untimed: Untimed) -> Iterator[pa.RecordBatc
         yield from told.append_column("block", block).append_column("run", names).cast(BLOCKS).to_batches()
 
 
-BLOCKS: Final = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("group", pa.string()),
-        ("sender", pa.string()),
-        ("seq", pa.int64()),
-        ("deadline", pa.int64()),
-        ("time", pa.int64()),
-        ("true_time", pa.int64()),
-        ("block", pa.int64()),
-        ("run", pa.string()),
-    ]
-)
+_NAMES: Final = frozenset({"kind", "group", "sender", "run"})
+BLOCKS: Final = pa.schema([(name, pa.string() if name in _NAMES else pa.int64()) for name in (*COLUMNS, "block", "run")])

@@ -21,13 +21,10 @@ from typing import Any, Final, TypeAlias
 from ....core.model import ProcessId
 from ..facts import History, Run, is_timing_fault
 
-Stretch: TypeAlias = tuple[int, int]
-"""From one time to another, ns."""
+Stretch: TypeAlias = tuple[int, int]  # from one time to another, ns
 
-NETWORK: Final = frozenset({"partition", "cut", "clog", "loss", "lan"})
-"""Kinds of fault of the network; ``heal`` ends them."""
-OWN: Final = frozenset({"pause", "slow", "sluggish", "busy", "omit", "step", "disk"})
-"""Kinds of fault that make a process slow or deaf itself."""
+NETWORK: Final = frozenset({"partition", "cut", "clog", "loss", "lan"})  # kinds of fault of the network; ``heal`` ends them
+OWN: Final = frozenset({"pause", "slow", "sluggish", "busy", "omit", "step", "disk"})  # these make a process slow or deaf
 FOREVER: Final = 2**62
 
 
@@ -51,11 +48,8 @@ def sets_clock(detail: dict[str, Any]) -> bool:
 
 def disturbances_of(run: Run) -> Disturbances:
     """What disturbed a whole run."""
-    faults = [
-        (moment(run, history.rows[index]), history.name, run.columns.detail(history.rows[index]))
-        for history in run.all
-        for index in history.faults
-    ]
+    rows = [(history.name, history.rows[index]) for history in run.all for index in history.faults]
+    faults = [(moment(run, row), name, run.columns.detail(row)) for name, row in rows]
     moments = {at for history in run.all for at in _changes(run, history)}
     return Disturbances(run.despite if run.despite is not None else frozenset(), faults, moments)
 

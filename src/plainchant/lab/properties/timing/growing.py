@@ -6,8 +6,7 @@ from typing import Final
 
 from ....trace.fact import Fact
 from ..facts import Message, between, detail_of
-from ..growth.book import Condition
-from ..growth.state import Delivery, History, Letter, RunState, Sent
+from ..growth import Condition, Delivery, History, Letter, RunState, Sent
 from ..order.growing import ROUNDS
 from ..report import say
 from .reference import Bounds, bounds_stated
@@ -19,8 +18,7 @@ class Deadline:
     """A message is delivered by its deadline, if its sender does not crash."""
 
     def __init__(self) -> None:
-        self._dated: dict[Message, int] = {}
-        """Messages with a deadline that a process may still have to deliver, and the round in which each was sent."""
+        self._dated: dict[Message, int] = {}  # messages with deadlines that may be due, and the round of their send
         self._missed: set[tuple[Message, str]] = set()
 
     def delivered(self, run: RunState, process: str, letter: Letter, delivery: Delivery) -> None:
@@ -111,8 +109,7 @@ class Bounded:
 
     def __init__(self) -> None:
         self._bounds: Bounds | None = None
-        self._turns: dict[tuple[str, str], tuple[int, tuple[int | None, int]]] = {}
-        """The last token row of a process in a group: its index, and when."""
+        self._turns: dict[tuple[str, str], tuple[int, tuple[int | None, int]]] = {}  # the last turn: its index, and when
 
     def stated(self, run: RunState) -> None:
         self._bounds = bounds_stated(run.bounds)

@@ -66,10 +66,8 @@ class _Handed:
     """What one process handed in, in one group: messages in the order in which they were taken, then those that never were."""
 
     sends: list[Event]
-    accepted: dict[int, tuple[int, Place]]
-    """By number: when it was accepted, and the row that says so."""
-    untaken: list[int]
-    """Indices of the ``accept`` rows of messages that were never taken."""
+    accepted: dict[int, tuple[int, Place]]  # by number: when it was accepted, and the row that says so
+    untaken: list[int]  # indices of the ``accept`` rows of messages that were never taken
 
 
 class Judge:
@@ -81,19 +79,16 @@ class Judge:
         self._disturbances = disturbances_of(report.run)
         self.placed = [history for history in self._run.all if not is_out_of_time(report.run, history)]
         self._delivered: dict[tuple[ProcessId, GroupId, ProcessId], list[Event]] = {}
+        self._sends: dict[tuple[ProcessId, GroupId], list[Event]] = {}
         for history in self.placed:
             for (group, sender, _), event in history.first.items():
                 self._delivered.setdefault((history.name, group, sender), []).append(event)
-        self._sends: dict[tuple[ProcessId, GroupId], list[Event]] = {}
-        for history in self.placed:
             for send in history.sends:
                 self._sends.setdefault((history.name, send.message[0]), []).append(send)
 
     def at(self, row: int) -> int:
         """When a row was written."""
         return moment(self._run, row)
-
-    # --- messages -----------------------------------------------------------------------------------------------------
 
     def messages(self, group: GroupId, bound: int, size: int | None) -> None:
         receivers = [history for history in self.placed if self._run.is_ever_member(history, group)]
@@ -111,10 +106,8 @@ class Judge:
         sends = self._sends.get((p.name, group), [])
         indices = p.accepts.get(group, ())
         rows = [p.rows[index] for index in indices]
-        origins, untaken = matched(
-            [(index, (digests[row], sizes[row])) for index, row in zip(indices, rows, strict=True)],
-            [(send.index, (digests[send.row], sizes[send.row])) for send in sends],
-        )
+        accepts = [(index, (digests[row], sizes[row])) for index, row in zip(indices, rows, strict=True)]
+        origins, untaken = matched(accepts, [(send.index, (digests[send.row], sizes[send.row])) for send in sends])
         accepted: dict[int, tuple[int, Place]] = {}
         for send, origin in zip(sends, origins, strict=True):
             index = send.index if origin is None else indices[origin]
@@ -187,15 +180,7 @@ class Judge:
         return FOREVER
 
     def _wait(
-        self,
-        p: History,
-        q: History,
-        group: GroupId,
-        span: Stretch,
-        bound: int,
-        message: Message | None,
-        accepted: Place,
-        seen: Place,
+        self, p: History, q: History, group: GroupId, span: Stretch, bound: int, message: Message | None, *seen: Place
     ) -> None:
         """Judges how long q waits for a message of p (None: one that was never taken)."""
         waited = self.waited(p, q, group, span, bound)
@@ -205,13 +190,9 @@ class Judge:
         what = say(message) if message is not None else f"a message that {p.name} accepted in {group} and never sent"
         does = "delivers" if is_delivered else "does not deliver"
         told = f"{q.name} {does} {what}{' late' if is_delivered else ''}: it waits {waited} ns while nothing disturbs the run"
-        self._report.violation(
-            f"{told}; the bound is {bound} ns",
-            events=list(dict.fromkeys([accepted, seen])),
-            group=group,
-            processes=[p.name, q.name],
-            messages=[message] if message is not None else [],
-        )
+        events, messages = list(dict.fromkeys(seen)), [message] if message is not None else []
+        told = f"{told}; the bound is {bound} ns"
+        self._report.violation(told, events=events, group=group, processes=[p.name, q.name], messages=messages)
 
     def waited(self, p: History, q: History, group: GroupId, span: Stretch, bound: int) -> int:
         """The longest time between two moments in which p and q are together and nothing disturbs or excuses them, if it is
@@ -224,8 +205,6 @@ class Judge:
         size = self._run.columns.size[row]
         return most is not None and size is not None and size > most
 
-    # --- who is together with whom ------------------------------------------------------------------------------------
-
     def together(self, p: History, q: History, group: GroupId, since: int, until: int) -> list[Stretch]:
         """The stretches between two times in which p's view names q and q's names p; without views: both are members."""
         found = [*common(self._naming(q, group, p.name), [(since, until)])]
@@ -235,9 +214,9 @@ class Judge:
         """When the last view that a process has installed names another process, which may be no member and only send."""
         last = self.at(history.last_row)
         first = self.at(next(iter(history.rows.values())))
-        if history.name != other and not self._is_member(self._run.histories[other], group):
+        if history.name != other and not self._run.is_ever_member(self._run.histories[other], group):
             return [*self._stays(history, group)]
-        if not self._is_member(history, group):
+        if not self._run.is_ever_member(history, group):
             return [(first, last)]
         if group not in self._run.viewed:
             return [*self._stays(history, group)]
@@ -256,17 +235,12 @@ class Judge:
                 found.append((begin, end))
         return found
 
-    def _is_member(self, history: History, group: GroupId) -> bool:
-        return self._run.is_ever_member(history, group)
-
     def _stays(self, history: History, group: GroupId) -> Iterator[Stretch]:
         last = self.at(history.last_row)
         if group not in history.stays:
             yield self.at(next(iter(history.rows.values()))), last
         for stay in history.stays.get(group, ()):
             yield self.at(stay.begin_row), last if stay.end_row is None else self.at(stay.end_row)
-
-    # --- requests -----------------------------------------------------------------------------------------------------
 
     def requests(self, history: History, bound: int) -> None:
         if history not in self.placed:
@@ -299,25 +273,18 @@ class Judge:
             return None
         if what != "form":
             return own
-        members = self._run.columns.detail(history.rows[index]).get("members")
-        asked = [own]
-        for name in members if isinstance(members, list) else []:
-            if name != history.name:
-                other = self._run.histories.get(name)
-                theirs = self._formed(other, group) if other is not None else None
-                if theirs is None:
-                    return None
-                asked.append(theirs)
-        return max(asked)
-
-    def _formed(self, history: History, group: GroupId) -> int | None:
-        """When a process first asked to form a group."""
         columns = self._run.columns
-        for index in history.requests:
-            row = history.rows[index]
-            if columns["group"][row] == group and columns.detail(row).get("request") == "form":
-                return self.at(row)
-        return None
+        members = columns.detail(history.rows[index]).get("members")
+        asked = [own]
+        for other in {*members} - {history.name} if isinstance(members, list) else ():
+            known = self._run.histories.get(other)
+            rows = [known.rows[index] for index in known.requests] if known is not None else []
+            forming = (row for row in rows if columns["group"][row] == group and columns.detail(row).get("request") == "form")
+            first = next(forming, None)
+            if first is None:
+                return None
+            asked.append(self.at(first))
+        return max(asked)
 
     def _answer(self, what: object, history: History, index: int, group: GroupId) -> int | None:
         """Index of the row that answers a request."""
@@ -334,10 +301,8 @@ class Judge:
     def _peopled(self, group: GroupId, asking: History) -> list[Stretch]:
         """When a process other than the one that asks is a member of a group."""
         found: list[Stretch] = []
-        stays = [
-            stay for other in self.placed if other is not asking and group in other.stays for stay in self._stays(other, group)
-        ]
-        for begin, end in sorted(stays):
+        others = [other for other in self.placed if other is not asking and group in other.stays]
+        for begin, end in sorted(stay for other in others for stay in self._stays(other, group)):
             if found and begin <= found[-1][1]:
                 found[-1] = (found[-1][0], max(found[-1][1], end))
             else:

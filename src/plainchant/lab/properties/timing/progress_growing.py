@@ -1,12 +1,10 @@
 """Check on a growing trace: progress of messages, and ``bounded`` where it counts from their acceptance.
 
-A wait is judged when nothing can be read any more that would excuse it: when every history is known up to the wait's end. A
-history that has brought nothing for ``ROUNDS`` rounds holds up nothing: what it writes later is later. So a message that
-waits is reported while it waits, even if a third process hangs. Times of a history must not run backwards; where a clock was set,
-only the end decides.
-
-Left to the end are requests, groups without views and senders that are in no view, holes before later deliveries, and what
-a process other than the sender lacks of messages that were never taken.
+A wait is judged when every history is known up to the wait's end, so that nothing can be read any more that would excuse it. A
+history that has brought nothing for ``ROUNDS`` rounds holds up nothing: what it writes later is later. So a message that waits is
+reported while it waits, even if a third process hangs. Where a clock was set, times may run backwards and only the end decides.
+Left to the end are also requests, groups without views and senders that are in no view, holes before later deliveries, and what a
+process other than the sender lacks of messages that were never taken.
 """
 
 from __future__ import annotations
@@ -14,24 +12,20 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ....trace.fact import Fact
 from ..facts import Message, Place, detail_of, is_timing_fault
-from ..growth.book import Condition
-from ..growth.state import History, RunState
+from ..growth import Condition, History, RunState
 from ..order.growing import ROUNDS
 from ..report import say
 from .disturbances import FOREVER, Disturbances, Seen, Stretch, sets_clock
 from .progress import common
 
-MAX_ACCEPTED: Final = 20_000
-"""Messages of a process in a group whose times are remembered; the oldest are forgotten first."""
-MAX_SUSPECTED: Final = 20_000
-"""Long waits that are not judged yet."""
+MAX_ACCEPTED: Final = 20_000  # messages of a process in a group whose times are remembered; the oldest are forgotten first
+MAX_SUSPECTED: Final = 20_000  # long waits that are not judged yet
 
-_Stream: TypeAlias = tuple[str, str]
-"""(process, group)."""
+_Stream: TypeAlias = tuple[str, str]  # (process, group)
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,8 +35,7 @@ class _Taken:
     accepted: int
     place: Place
     members: frozenset[str] | None
-    views: int
-    """How many views and leaves of the group its sender had before it."""
+    views: int  # how many views and leaves of the group its sender had before it
     size: int | None
     has_accept: bool
 
@@ -68,12 +61,14 @@ class _Wait:
     events: tuple[Place, Place]
 
 
-@dataclasses.dataclass(slots=True)
-class _Delivered:
+class _Delivered(NamedTuple):
     """The last delivery of a sender's message at a process."""
 
     number: int
     at: int
+
+
+_NOTHING: Final = _Delivered(0, -FOREVER)
 
 
 class Progress:
@@ -81,34 +76,25 @@ class Progress:
 
     def __init__(self) -> None:
         self._bound: int | None = None
-        self._accepted: int | None = None
-        """The bound of ``bounded`` from acceptance to delivery."""
+        self._accepted: int | None = None  # the bound of ``bounded`` from acceptance to delivery
         self._size: int | None = None
         self._despite: frozenset[str] | None = None
         self._faults: list[tuple[int, str, dict[str, Any]]] = []
         self._moments: set[int] = set()
         self._seen: dict[_Stream, Seen] = {}
-        self._views: dict[_Stream, list[tuple[int, frozenset[str]]]] = {}
-        """When a process installed which members; no members: it left."""
+        self._views: dict[_Stream, list[tuple[int, frozenset[str]]]] = {}  # when it installed which members; none: it left
         self._members: set[_Stream] = set()
         self._waiting: dict[_Stream, deque[_Given]] = {}
         self._taken: dict[_Stream, dict[int, _Taken]] = {}
-        self._last: dict[tuple[str, str, str], _Delivered] = {}
-        """By receiver, group and sender."""
+        self._last: dict[tuple[str, str, str], _Delivered] = {}  # by receiver, group and sender
         self._early: dict[Message, list[tuple[str, int, int, int]]] = {}
         """Deliveries whose ``send`` is not known yet: receiver, its delivery before, when, index."""
         self._suspected: deque[_Wait] = deque()
         self._reported: set[tuple[Message, str]] = set()
-        self._stuck: set[tuple[str, str, int]] = set()
-        """Messages that were reported before they were sent, by their ``accept``."""
-        self._grew: dict[str, int] = {}
-        """By process: the last round that brought something of it."""
-        self.clockless: set[str] = set()
-        """Processes with a timing fault, or whose clock was set: only the end decides what excuses them."""
-        self.unordered: set[_Stream] = set()
-        """Processes that send in another order than messages were accepted in, or whose streams were not admitted."""
-
-    # --- what disturbs ------------------------------------------------------------------------------------------------
+        self._stuck: set[tuple[str, str, int]] = set()  # messages that were reported before they were sent, by their ``accept``
+        self._grew: dict[str, int] = {}  # by process: the last round that brought something of it
+        self.clockless: set[str] = set()  # with a timing fault, or a clock that was set: only the end excuses them
+        self.unordered: set[_Stream] = set()  # streams that were not admitted, or sent in another order than accepted
 
     def stated(self, detail: dict[str, Any]) -> None:
         """A ``start`` row."""
@@ -133,7 +119,11 @@ class Progress:
             case "request" if fact.group is not None:
                 self._moments.add(at)
             case "fault":
-                self._fault(fact, at)
+                detail = detail_of(fact.detail)
+                self._faults.append((at, fact.process, detail))
+                sets = sets_clock(detail) and fact.true_time is None
+                if sets or is_timing_fault(detail) or isinstance(detail.get("took_ns"), int):
+                    self.clockless.add(fact.process)
             case "join" if fact.group is not None:
                 self._enter(place, at)
             case "leave" if fact.group is not None:
@@ -151,12 +141,6 @@ class Progress:
             case "reject" if fact.seq is None and fact.group is not None:
                 self.unordered.add(place)
 
-    def _fault(self, fact: Fact, at: int) -> None:
-        detail = detail_of(fact.detail)
-        self._faults.append((at, fact.process, detail))
-        if is_timing_fault(detail) or isinstance(detail.get("took_ns"), int) or (sets_clock(detail) and fact.true_time is None):
-            self.clockless.add(fact.process)
-
     def _enter(self, place: _Stream, at: int) -> None:
         if place not in self._members:
             self._members.add(place)
@@ -168,8 +152,6 @@ class Progress:
         if place[0] in members:
             self._enter(place, at)
         self._views.setdefault(place, []).append((at, members))
-
-    # --- messages -----------------------------------------------------------------------------------------------------
 
     def sent(self, run: RunState, fact: Fact, message: Message, index: int) -> None:
         group, sender, number = message
@@ -187,9 +169,8 @@ class Progress:
         in_force = run.histories[sender].in_force.get(group)
         members = None if in_force is None else run.views[in_force].members
         taken = self._taken.setdefault(stream, {})
-        taken[number] = _Taken(
-            given.at, (sender, given.index), members, len(self._views.get(stream, ())), given.size, place is not None
-        )
+        views = len(self._views.get(stream, ()))
+        taken[number] = _Taken(given.at, (sender, given.index), members, views, given.size, place is not None)
         if (sender, group, given.index) in self._stuck:
             self._reported.add((message, sender))
         if len(taken) > MAX_ACCEPTED:
@@ -203,8 +184,7 @@ class Progress:
         group, sender, number = message
         at = _at(fact)
         self._grew[fact.process] = run.round
-        last = self._last.get((fact.process, group, sender))
-        before = last.at if last is not None else -FOREVER
+        before = self._last.get((fact.process, group, sender), _NOTHING).at
         self._last[fact.process, group, sender] = _Delivered(number, at)
         if number in self._taken.get((sender, group), {}):
             self._compare(run, message, fact.process, before, at, index)
@@ -240,32 +220,25 @@ class Progress:
             unless = [Condition("timing", process) for process in dict.fromkeys((receiver, message[1]))]
             run.book.violation("bounded", told, run.histories[receiver].time, events, messages=[message], unless=unless)
 
-    # --- judging ------------------------------------------------------------------------------------------------------
-
     def tick(self, run: RunState, *, over: bool = False) -> None:
         """Judges what nothing that is still unread can excuse."""
         self._forget(run)
         if self._bound is None:
             return
         reached = FOREVER if over else self._horizon(run)
-        disturbances: Disturbances | None = None
-        for wait in [*self._ready(run, reached), *self._lacked(run, reached)]:
-            if disturbances is None:
-                disturbances = Disturbances(self._despite or frozenset(), self._faults, self._moments)
+        waits, untaken = [*self._ready(run, reached), *self._lacked(run, reached)], [*self._untaken(run, reached)]
+        if not waits and not untaken:
+            return
+        disturbances = Disturbances(self._despite or frozenset(), self._faults, self._moments)
+        for wait in waits:
             self._judge(run, wait, disturbances)
-        for stream, given, since, until in self._untaken(run, reached):
-            if disturbances is None:
-                disturbances = Disturbances(self._despite or frozenset(), self._faults, self._moments)
-            self._judge_untaken(run, stream, given, (since, until), disturbances)
+        for stream, given, span in untaken:
+            self._judge_untaken(run, stream, given, span, disturbances)
 
     def _horizon(self, run: RunState) -> int:
         """Up to when everything is known."""
-        growing = [
-            _now(history)
-            for history in run.histories.values()
-            if not history.final and run.round - self._grew.get(history.name, 0) < ROUNDS
-        ]
-        return min(growing, default=-FOREVER)
+        growing = [history for history in run.histories.values() if run.round - self._grew.get(history.name, 0) < ROUNDS]
+        return min((_now(history) for history in growing if not history.final), default=-FOREVER)
 
     def _ready(self, run: RunState, reached: int) -> Iterator[_Wait]:
         for _ in range(len(self._suspected)):
@@ -282,27 +255,23 @@ class Progress:
         for (sender, group), taken in self._taken.items():
             p = run.histories[sender]
             for q in run.histories.values():
-                last = self._last.get((q.name, group, sender))
-                first = self._first_lacking(taken, q, last)
+                last = self._last.get((q.name, group, sender), _NOTHING)
+                first = self._first_lacking(taken, q, last.number)
                 if first is None or self._is_too_large(taken[first].size):
                     continue
-                parted = self._parted(p, group, q, taken[first].views)
+                later = self._views.get((sender, group), [])[taken[first].views :]
+                # When p left or installed a view without q: then q owes it nothing any more.
+                parted = next((at for at, members in later if q.name not in members), FOREVER)
                 until = min(_now(p), _now(q), reached, parted)
                 since = taken[first].accepted
-                if last is not None and last.number == first - 1:
+                if last.number == first - 1:
                     since = max(since, last.at)
                 message = (group, sender, first)
                 if until - since > self._bound and (message, q.name) not in self._reported:
                     yield _Wait(message, q.name, since, until, (taken[first].place, (q.name, q.expected - 1)))
 
-    def _parted(self, p: History, group: str, q: History, views: int) -> int:
-        """When p, after so many views and leaves, left or installed a view without q: then q owes it nothing any more."""
-        later = self._views.get((p.name, group), [])[views:]
-        return next((at for at, members in later if q.name not in members), FOREVER)
-
     @staticmethod
-    def _first_lacking(taken: dict[int, _Taken], q: History, last: _Delivered | None) -> int | None:
-        passed = last.number if last is not None else 0
+    def _first_lacking(taken: dict[int, _Taken], q: History, passed: int) -> int | None:
         highest = next(reversed(taken), 0)
         if passed >= highest:
             return None
@@ -312,20 +281,20 @@ class Progress:
                 return number
         return None
 
-    def _untaken(self, run: RunState, reached: int) -> Iterator[tuple[_Stream, _Given, int, int]]:
+    def _untaken(self, run: RunState, reached: int) -> Iterator[tuple[_Stream, _Given, Stretch]]:
         """Messages that their sender waits for to be taken, after everything before them was delivered to it."""
         assert self._bound is not None
         for (sender, group), waiting in self._waiting.items():
             p = run.histories[sender]
             if not waiting or (sender, group, waiting[0].index) in self._stuck or self._is_too_large(waiting[0].size):
                 continue
-            last = self._last.get((sender, group, sender))
-            if (last.number if last is not None else 0) < p.sent.get(group, 0):
+            last = self._last.get((sender, group, sender), _NOTHING)
+            if last.number < p.sent.get(group, 0):
                 continue
-            since = max(waiting[0].at, last.at if last is not None else -FOREVER)
+            since = max(waiting[0].at, last.at)
             until = min(_now(p), reached)
             if until - since > self._bound:
-                yield (sender, group), waiting[0], since, until
+                yield (sender, group), waiting[0], (since, until)
 
     def _judge(self, run: RunState, wait: _Wait, disturbances: Disturbances) -> None:
         assert self._bound is not None
@@ -334,20 +303,14 @@ class Progress:
         if not waited or (wait.message, wait.receiver) in self._reported:
             return
         self._reported.add((wait.message, wait.receiver))
-        last = self._last.get((wait.receiver, group, sender))
-        is_delivered = last is not None and last.number >= number
+        is_delivered = self._last.get((wait.receiver, group, sender), _NOTHING).number >= number
         does = f"delivers {say(wait.message)} late" if is_delivered else f"does not deliver {say(wait.message)}"
         if not is_delivered:
             run.book.case("progress")
         unless = [Condition("clock", process) for process in dict.fromkeys((sender, wait.receiver))]
-        run.book.violation(
-            "progress",
-            f"{wait.receiver} {does}: it waits {waited} ns while nothing disturbs the run; the bound is {self._bound} ns",
-            run.histories[wait.receiver].time,
-            list(dict.fromkeys(wait.events)),
-            messages=[wait.message],
-            unless=unless,
-        )
+        told = f"{wait.receiver} {does}: it waits {waited} ns while nothing disturbs the run; the bound is {self._bound} ns"
+        time, events = run.histories[wait.receiver].time, list(dict.fromkeys(wait.events))
+        run.book.violation("progress", told, time, events, messages=[wait.message], unless=unless)
 
     def _judge_untaken(self, run: RunState, stream: _Stream, given: _Given, span: Stretch, disturbances: Disturbances) -> None:
         sender, group = stream
@@ -357,14 +320,10 @@ class Progress:
         self._stuck.add((sender, group, given.index))
         run.book.case("progress")
         told = f"{sender} does not deliver a message that {sender} accepted in {group} and never sent: it waits {waited} ns"
-        run.book.violation(
-            "progress",
-            f"{told} while nothing disturbs the run; the bound is {self._bound} ns",
-            run.histories[sender].time,
-            list(dict.fromkeys([(sender, given.index), (sender, run.histories[sender].expected - 1)])),
-            group=group,
-            unless=[Condition("clock", sender), Condition("untaken", sender, group)],
-        )
+        told = f"{told} while nothing disturbs the run; the bound is {self._bound} ns"
+        history, unless = run.histories[sender], [Condition("clock", sender), Condition("untaken", sender, group)]
+        events = list(dict.fromkeys([(sender, given.index), (sender, history.expected - 1)]))
+        run.book.violation("progress", told, history.time, events, group=group, unless=unless)
 
     def _waited(self, run: RunState, group: str, p: str, q: str, span: Stretch, disturbances: Disturbances) -> int:
         """The longest time in a span in which p and q name each other and nothing disturbs, if longer than the bound; else 0."""
@@ -390,8 +349,7 @@ class Progress:
         """Forgets messages that all members have passed."""
         for (sender, group), taken in self._taken.items():
             members = [history.name for history in run.histories.values() if history.member.get(group) and not history.final]
-            lasts = [self._last.get((name, group, sender)) for name in members]
-            passed = min((last.number if last is not None else 0 for last in lasts), default=0)
+            passed = min((self._last.get((name, group, sender), _NOTHING).number for name in members), default=0)
             for number in [number for number in taken if number < passed]:
                 del taken[number]
                 for name in run.histories:

@@ -8,7 +8,7 @@ judged as in the reference check, and the cases are counted exactly. What is vio
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ..certificates.columns import Ints
 from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
 from ..certificates.ranges import Range, missing, overlap
-from ..certificates.records import Calls, Handed, Sent, Steps, Waits
+from ..certificates.records import Calls, Handed, Steps, Waits
 from ..facts import History
 from ..report import Report
 from .disturbances import FOREVER
@@ -50,8 +50,7 @@ class _Accepted:
     """When the messages of a process in a group were accepted: those that were taken, by number, and the first that was not."""
 
     times: Ints
-    untaken: tuple[int, int] | None
-    """Its index and time."""
+    untaken: tuple[int, int] | None  # its index and time
 
 
 class _Waiting:
@@ -115,9 +114,7 @@ class _Waiting:
         delivered = self._prover.set_of(q.name, group, p.name)
         if delivered[-1][1] > len(accepted.times):
             raise Doubtful
-        numbers, begins, ends = (
-            np.concatenate([getattr(each, name) for each in steps]) for name in ("numbers", "begins", "ends")
-        )
+        numbers, begins, ends = map(np.concatenate, zip(*((each.numbers, each.begins, each.ends) for each in steps), strict=True))
         before = np.append(-FOREVER, ends[:-1])
         since = np.maximum(before, accepted.times[numbers - 1])
         for at in np.flatnonzero(begins - since > self._bound).tolist():
@@ -159,7 +156,10 @@ class _Waiting:
         self, p: History, q: History, group: str, accepted: _Accepted, hole: Range, before: int, latest: int
     ) -> tuple[int, int] | None:
         """From when to when q is asked for the first message of a hole that it owes long enough to be judged; None: for none."""
-        for span, low, high in self._intervals(p, group, hole):
+        for span in self._prover.evidence.sent[p.name, group]:
+            low, high = max(span.low, hole[0]), min(span.high, hole[1])
+            if low > high:
+                continue
             since = accepted.times[low - 1 : high].copy()
             if low == hole[0]:
                 since[0] = max(since[0], before)
@@ -173,13 +173,6 @@ class _Waiting:
             if until is not None:
                 return int(since[early[0]]), until
         return None
-
-    def _intervals(self, p: History, group: str, hole: Range) -> Iterator[tuple[Sent, int, int]]:
-        """The intervals of sends that a hole is part of, and the numbers of it in each."""
-        for span in self._prover.evidence.sent[p.name, group]:
-            low, high = max(span.low, hole[0]), min(span.high, hole[1])
-            if low <= high:
-                yield span, low, high
 
     @staticmethod
     def _before(number: int, steps: Sequence[Steps]) -> int:

@@ -14,7 +14,7 @@ from ..certificates.ranges import missing
 from ..certificates.records import Dated
 from ..facts import History, Moment
 from .deadlines import Lacking, Untimed
-from .reference import bounds_of, detections
+from .reference import bounds_stated, detections
 
 
 def deadline(prover: Prover) -> int:
@@ -23,10 +23,11 @@ def deadline(prover: Prover) -> int:
     they were sent in, had ended, left or dropped the sender by then. Parting and installing are the same for all messages of
     one interval."""
     evidence, run = prover.evidence, prover.run
-    if not evidence.dated and not evidence.dating:
+    every = [dated for part in evidence.slices for dated in part.dated]
+    if not every and not evidence.dating:
         return 0
     prover.require_sets()
-    cases = sum(_dated(prover, dated) for dated in evidence.dated)
+    cases = sum(_dated(prover, dated) for dated in every)
     senders = [(process, group) for process, group in evidence.dating if not run.histories[process].crashed]
     if senders:
         lacking = tuple(lacks for place in senders for lacks in _lacking(prover, *place))
@@ -79,7 +80,7 @@ def _moment(prover: Prover, row: int) -> Moment:
 def bounded(prover: Prover) -> int:
     """The longest of all durations is within the bound. The certificates keep all rows about crashes and views, so detection
     is decided as in the reference check. A bound from acceptance to delivery is left to the reference check."""
-    evidence, bounds = prover.evidence, bounds_of(prover.run)
+    evidence, bounds = prover.evidence, bounds_stated(prover.run.bounds)
     if bounds.accepted is not None:  # certificates keep when messages were accepted, but not each delivery
         raise Doubtful
     cases = 0

@@ -15,13 +15,12 @@ from .progress import matched
 
 
 def deadline(report: Report) -> None:
-    """At every destination whose history does not end before the deadline, and if the sender did not crash, the
-    message is delivered by then.
+    """At every destination whose history does not end before the deadline, and if the sender did not crash, the message is
+    delivered by then.
 
-    Destinations are the processes that deliver the message, and those that owe it when the deadline comes. A
-    ``deliver`` row with a deadline is judged on its own clock. Otherwise the deadline of the ``send`` row is carried
-    over to the other process by the global clock, or, where there is none, taken as it is, as if clocks were
-    synchronised."""
+    Destinations are the processes that deliver the message, and those that owe it when the deadline comes. A ``deliver`` row with
+    a deadline is judged on its own clock. Otherwise the deadline of the ``send`` row is carried over to the other process by the
+    global clock, or, where there is none, taken as it is, as if clocks were synchronised."""
     for message in sorted(report.run.sends):
         sender = report.run.histories[message[1]]
         if sender.crashed:
@@ -37,50 +36,34 @@ def deadline(report: Report) -> None:
 def _in_time(report: Report, q: History, delivery: Event) -> None:
     columns = report.run.columns
     own = columns.deadline[delivery.row]
-    due = own if own is not None else _due_at(report, delivery.message, delivery.row)
-    if due is None:
+    carried = _due_at(report, delivery.message, delivery.row) if own is None else (own, columns.time)
+    if carried is None:
         return
     report.cases += 1
-    clock = columns.time if own is not None else _clock(report, delivery.message, delivery.row)
+    due, clock = carried
     at = clock[delivery.row]
     if at is not None and at > due:
-        report.violation(
-            f"{q.name} delivers {say(delivery.message)} {at - due} ns after its deadline",
-            events=[report.run.sends[delivery.message], delivery],
-            messages=[delivery.message],
-        )
+        told = f"{q.name} delivers {say(delivery.message)} {at - due} ns after its deadline"
+        report.violation(told, events=[report.run.sends[delivery.message], delivery], messages=[delivery.message])
 
 
 def _may_still_come(report: Report, q: History, message: Message) -> None:
-    last = q.last_row
-    due = _due_at(report, message, last)
-    if due is None:
+    carried = _due_at(report, message, q.last_row)
+    if carried is None:
         return
-    clock = _clock(report, message, last)
-    ends = clock[last]
+    due, clock = carried
+    ends = clock[q.last_row]
     if ends is None or ends < due:
         return
     by_then = [index for index, row in q.rows.items() if (at := clock[row]) is not None and at <= due]
     if by_then and report.owing.owes(q, message, by_then[-1]):
         report.cases += 1
-        report.violation(
-            f"the deadline of {say(message)} passes and {q.name}, which owes it, does not deliver it",
-            events=[report.run.sends[message], (q.name, q.last_index)],
-            messages=[message],
-        )
+        told = f"the deadline of {say(message)} passes and {q.name}, which owes it, does not deliver it"
+        report.violation(told, events=[report.run.sends[message], (q.name, q.last_index)], messages=[message])
 
 
-def _clock(report: Report, message: Message, row: int) -> list[int] | list[int | None]:
-    """The clock on which a row of another process is compared with the ``send``'s deadline."""
-    columns = report.run.columns
-    send = report.run.sends[message]
-    if columns.true_time[send.row] is None or columns.true_time[row] is None:
-        return columns.time
-    return columns.true_time
-
-
-def _due_at(report: Report, message: Message, row: int) -> int | None:
-    """The deadline in the ``send`` row, on the clock that :func:`_clock` chooses."""
+def _due_at(report: Report, message: Message, row: int) -> tuple[int, list[int] | list[int | None]] | None:
+    """The deadline in the ``send`` row, and the clock on which a row of another process is compared with it."""
     columns = report.run.columns
     send = report.run.sends[message]
     due = columns.deadline[send.row]
@@ -88,8 +71,8 @@ def _due_at(report: Report, message: Message, row: int) -> int | None:
         return None
     start = columns.true_time[send.row]
     if start is None or columns.true_time[row] is None:
-        return due
-    return start + due - columns.time[send.row]
+        return due, columns.time
+    return start + due - columns.time[send.row], columns.true_time
 
 
 NAMED: Final = frozenset(
@@ -106,28 +89,15 @@ class Bounds:
     deliver: int | None
     rotation: int | None
     detection: int | None
-    size: int | None
-    """Sends and deliveries of messages with more bytes are not bounded."""
-    accepted: int | None
-    """From the application's call to each delivery."""
-
-
-def bounds_of(run: Run) -> Bounds:
-    """The bounds that a run states and that can be examined."""
-    return bounds_stated(run.bounds)
+    size: int | None  # sends and deliveries of messages with more bytes are not bounded
+    accepted: int | None  # from the application's call to each delivery
 
 
 def bounds_stated(bounds: Mapping[str, int]) -> Bounds:
-    """The same, from what ``start`` rows say."""
+    """The bounds that can be examined, of those that the ``start`` rows of a run state."""
     single = next(iter(bounds.values())) if len(bounds) == 1 and not bounds.keys() & NAMED else None
-    return Bounds(
-        bounds.get("send", single),
-        bounds.get("deliver", bounds.get("delivery", single)),
-        bounds.get("rotation"),
-        bounds.get("detection"),
-        bounds.get("size"),
-        bounds.get("accepted"),
-    )
+    deliver = bounds.get("deliver", bounds.get("delivery", single))
+    return Bounds(bounds.get("send", single), deliver, *map(bounds.get, ("rotation", "detection", "size", "accepted")))
 
 
 def bounded(report: Report) -> None:
@@ -146,7 +116,7 @@ def bounded(report: Report) -> None:
     A *rotation* is from a ``token`` row of a process in a group to the next, unless it installs a view of that group, or
     leaves it, between them; by the global clock, or by its own where one of the two rows lacks that. *Detection* is
     :func:`detections`."""
-    bounds = bounds_of(report.run)
+    bounds = bounds_stated(report.run.bounds)
     untimely = report.run.untimely
     for history in report.run.all:
         if bounds.send is not None and history.name not in untimely:
@@ -182,11 +152,8 @@ def _within(report: Report, event: Event, took: int | None, bound: int, does: st
         return
     report.cases += 1
     if took > bound:
-        report.violation(
-            f"{event.process} {does} {say(event.message)} in {took} ns; the bound is {bound} ns",
-            events=[event],
-            messages=[event.message],
-        )
+        told = f"{event.process} {does} {say(event.message)} in {took} ns; the bound is {bound} ns"
+        report.violation(told, events=[event], messages=[event.message])
 
 
 def _since_accepted(report: Report, sender: History, bound: int, size: int | None) -> None:
@@ -217,16 +184,12 @@ def _rotations(report: Report, history: History, bound: int) -> None:
         for one, other in pairwise(turns):
             if history.is_broken(group, one, other):
                 continue
-            rows = (history.rows[one], history.rows[other])
-            began, ended = ((columns.true_time[row], columns.time[row]) for row in rows)
-            took = between(began, ended)
+            moments = ((columns.true_time[row], columns.time[row]) for row in (history.rows[one], history.rows[other]))
+            took = between(*moments)
             report.cases += 1
             if took > bound:
-                report.violation(
-                    f"the token of {group} takes {took} ns to come back to {history.name}; the bound is {bound} ns",
-                    events=[(history.name, one), (history.name, other)],
-                    group=group,
-                )
+                told = f"the token of {group} takes {took} ns to come back to {history.name}; the bound is {bound} ns"
+                report.violation(told, events=[(history.name, one), (history.name, other)], group=group)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -234,8 +197,7 @@ class Detection:
     """A process crashed, and another that had it in its view installed one without it, or had the time to."""
 
     group: GroupId
-    events: tuple[Place, Place]
-    """The crash, and the view without it; where there is none, the last row of the one that should have installed it."""
+    events: tuple[Place, Place]  # the crash, and the view without it, or the last row of the process that has none
     is_late: bool
     sentence: str
 
@@ -271,18 +233,14 @@ def _detection(run: Run, crashed: History, since: int, group: GroupId, q: Histor
         if crashed.name in installed.view.members:
             begins = max(since, at) if begins is None else begins
         elif begins is not None and at > since:
-            return _detected(crashed, group, q, installed.index, at - begins, bound)
+            said = f"{q.name} has {crashed.name}, which crashed, in its view of {group} for {at - begins} ns"
+            events = (crashed.name, crashed.last_index), (q.name, installed.index)
+            return Detection(group, events, at - begins > bound, f"{said}; the bound is {bound} ns")
         else:
             begins = None
     ends = run.columns.true_time[q.last_row]
     if begins is None or ends is None or ends - begins <= bound:
         return None
     said = f"{q.name} has {crashed.name}, which crashed, in its view of {group} for {ends - begins} ns and to its end"
-    return Detection(
-        group, ((crashed.name, crashed.last_index), (q.name, q.last_index)), True, f"{said}; the bound is {bound} ns"
-    )
-
-
-def _detected(crashed: History, group: GroupId, q: History, index: int, took: int, bound: int) -> Detection:
-    said = f"{q.name} has {crashed.name}, which crashed, in its view of {group} for {took} ns; the bound is {bound} ns"
-    return Detection(group, ((crashed.name, crashed.last_index), (q.name, index)), took > bound, said)
+    events = (crashed.name, crashed.last_index), (q.name, q.last_index)
+    return Detection(group, events, True, f"{said}; the bound is {bound} ns")

@@ -7,16 +7,13 @@ from typing import Any, Final, TypeAlias
 
 from ....trace.fact import Fact
 from ..facts import Message, detail_of
-from ..growth.state import Delivery, History, Installed, Intervals, Letter, RunState, ViewId
+from ..growth import Delivery, History, Installed, Intervals, Letter, RunState, ViewId
 from ..report import say
 
-MOST_STEPS: Final = 20_000
-"""Steps from a view to the next, and signatures, that are remembered."""
-MOST_STRANGERS: Final = 100
-"""Deliveries that are remembered of a sender that no known view names."""
+MOST_STEPS: Final = 20_000  # steps from a view to the next, and signatures, that are remembered
+MOST_STRANGERS: Final = 100  # deliveries that are remembered of a sender that no known view names
 
-Segment: TypeAlias = dict[str, Intervals]
-"""What a process delivered between two views: numbers by sender."""
+Segment: TypeAlias = dict[str, Intervals]  # what a process delivered between two views: numbers by sender
 _Kept: TypeAlias = tuple[str, Installed, Segment]
 
 
@@ -24,8 +21,7 @@ class ViewOrder:
     """Members that stay together install the same views in the same order."""
 
     def __init__(self) -> None:
-        self._next: dict[ViewId, dict[str, tuple[int, Installed]]] = {}
-        """After each view: what each process installed next in the same stay, and the index of that view there."""
+        self._next: dict[ViewId, dict[str, tuple[int, Installed]]] = {}  # after each view: its index and the next, by process
 
     def installed(self, run: RunState, history: History, new: Installed, before: Installed | None) -> None:
         view = run.views[new.view]
@@ -61,10 +57,8 @@ class ViewAtomicity:
     """Members that install the same two consecutive views deliver the same messages between them."""
 
     def __init__(self) -> None:
-        self._since: dict[tuple[str, str], Segment] = {}
-        """What each process has delivered in each group since its last view."""
-        self._steps: dict[tuple[ViewId, ViewId], _Kept] = {}
-        """The segment between two views of the process that was the first to have both."""
+        self._since: dict[tuple[str, str], Segment] = {}  # what each process has delivered in each group since its last view
+        self._steps: dict[tuple[ViewId, ViewId], _Kept] = {}  # the segment of the first process that had both views
 
     def delivered(self, history: History, message: Message) -> None:
         segment = self._since.get((history.name, message[0]))

@@ -1,8 +1,9 @@
-"""What metrics compute with: a trace's columns as NumPy arrays, and a few exact sums and look-ups over them."""
+"""What metrics and standstills compute with: a trace's columns as NumPy arrays, and a few exact sums and look-ups over them."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -34,6 +35,21 @@ def coded(column: pa.ChunkedArray) -> Coded:
     encoded = _single(column).dictionary_encode()
     codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return Coded(codes, encoded.dictionary.to_pylist())
+
+
+def by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """The runs of a table, in the order of their names; their rows keep their order."""
+    runs = coded(table.column("run"))
+    if len(runs.names) == 1:
+        yield runs.names[0], table
+        return
+    order = np.argsort(runs.codes, kind="stable")
+    ends = np.cumsum(np.bincount(runs.codes, minlength=len(runs.names)))
+    together = table.take(pa.array(order)).combine_chunks()
+    for name in sorted(runs.names):
+        code = runs.names.index(name)
+        first = int(ends[code - 1]) if code else 0
+        yield name, together.slice(first, int(ends[code]) - first)
 
 
 def nullable(column: pa.ChunkedArray) -> tuple[Integers, Flags]:
