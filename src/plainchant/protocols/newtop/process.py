@@ -586,7 +586,7 @@ class Process(Engine):
         """(ix): the view without these is in force."""
         part.members = tuple(member for member in part.members if member not in gone)
         part.others = tuple(member for member in part.others if member not in gone)
-        part.number += 1
+        part.number += len(gone)
         part.matrix.drop(gone)
         for process in gone:
             part.wanted_by.pop(process, None)
