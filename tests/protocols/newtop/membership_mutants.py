@@ -59,6 +59,7 @@ _PROCESS_DISPATCH = Process._dispatch
 _PROCESS_NULL = Process._null
 _PROCESS_OPENED = Process._opened
 _PROCESS_RETIRE = Process.retire
+_PROCESS_INSTALL_SMALLER = Process.install_smaller
 _FLOW_REFRESH = Flow.refresh
 _MEMBERSHIP_INIT = Membership.__init__
 
@@ -93,6 +94,11 @@ def _unheard(self: Process, source: ProcessId, packet: Any) -> None:
 @mutant("no questions for signs of life", Suspector, "probe")
 def _unasked(self: Suspector, column: Column) -> None:
     """Null messages will do."""
+
+
+@mutant("omega begins with suspect_after", Suspector, "is_experienced")
+def _inexperienced(self: Suspector) -> bool:
+    return True
 
 
 @mutant("the time-outs of a refuted suspicion do not begin anew", Suspector, "rearm")
@@ -285,6 +291,27 @@ def _at_once(self: Membership) -> None:
 def _first_remove(self: Membership, process: Process, part: Part) -> None:
     _MEMBERSHIP_INIT(self, process, part)
     self.counted = False
+
+
+@mutant("views are counted, not the members that are gone", Process, "install_smaller")
+def _one_by_one(self: Process, part: Part, gone: dict[ProcessId, Reason], rank: int | None) -> None:
+    part.number += 1 - len(gone)
+    _PROCESS_INSTALL_SMALLER(self, part, gone, rank)
+
+
+@mutant("those that stayed behind are not counted", Membership, "left_behind")
+def _forgotten(self: Membership) -> None:
+    """Whoever has come is enough."""
+
+
+@mutant("numbers of a move that was given up are used again", Membership, "skip_numbers_of")
+def _used_again(self: Membership, plan: Plan) -> None:
+    """No process can have gone there."""
+
+
+@mutant("two Removes hold back as much as the last", Membership, "next_limit")
+def _last_limit(self: Membership) -> int | None:
+    return self.own_removes[-1] if self.failed and self.own_removes else None
 
 
 @mutant("nothing is held back until the view", Membership, "holds")

@@ -9,7 +9,8 @@ Beside what the protocol promises, a run is judged by these:
 
 - *quiet*: it comes to rest.
 - *halted*: nobody stops but for being in a minority, where only the majority goes on, or for finding no group to enter.
-- *primary*: where only a majority goes on, a group has one view at a time: no two views of it have the same number.
+- *primary*: where only a majority goes on, a group has one view at a time: no two views of it have the same number, and no two
+  processes are each in a view without the other.
 - *mutual*: who has everything that another sent, up to its word that this one has failed, does not wait for it to be silent.
 - *shut out*: who asked to be let in was let in, unless nobody who was in the group when it asked is in it to the end.
 """
@@ -141,7 +142,7 @@ class Outcome(sweeping.Outcome):
             names.append("halted")
         if shut_out(self.table):
             names.append("shut out")
-        if self._only_a_majority and self._rivals():
+        if self._only_a_majority and (self._rivals() or self._split()):
             names.append("primary")
         if self._unrequited():
             names.append("mutual")
@@ -185,6 +186,25 @@ class Outcome(sweeping.Outcome):
         for group, number, members in zip(*(rows[name].to_pylist() for name in ("group", "view", "members")), strict=True):
             if views.setdefault((group, number), tuple(members)) != tuple(members):
                 found.append((group, number))
+        return found
+
+    def _split(self) -> list[tuple[ProcessId, ProcessId]]:
+        """Pairs of processes that were in views without each other at the same time."""
+        rows = self.table.filter(pc.is_in(self.table["kind"], pa.array(["view", "leave", "crash"])))
+        names = ("true_time", "process", "index", "kind", "group", "members")
+        views: dict[tuple[GroupId, ProcessId], frozenset[ProcessId]] = {}
+        found = []
+        for _, process, _, kind, group, members in sorted(zip(*(rows[name].to_pylist() for name in names), strict=True)):
+            for key in [key for key in views if key[1] == process and (kind == "crash" or key[0] == group)]:
+                del views[key]
+            if kind != "view":
+                continue
+            found += [
+                (process, other)
+                for (where, other), theirs in views.items()
+                if where == group and other not in members and process not in theirs
+            ]
+            views[group, process] = frozenset(members)
         return found
 
 

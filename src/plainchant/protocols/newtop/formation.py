@@ -455,7 +455,8 @@ class Formations:
             return
         members.update(dict.fromkeys(newcomers))
         assert part.membership is not None
-        patience = max(part.membership.suspector.learned, 2 * slowest, *(answer.patience for _, answer in answers), 0)
+        failed = self.parameters.suspect_after << self._failures.get(group, 0)
+        patience = max(part.membership.suspector.learned, 2 * slowest, failed, *(answer.patience for _, answer in answers))
         plan = self.make_plan(group, number + 1, tuple(members), tuple(parts), newcomers)
         plan = structs.replace(plan, patience=patience if patience > self.parameters.suspect_after else 0)
         self.plans[group] = Convened(plan, attempt, tuple(leaders))

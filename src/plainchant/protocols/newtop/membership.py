@@ -563,9 +563,9 @@ class Membership:
         return True
 
     def left_behind(self) -> tuple[list[ProcessId], list[ProcessId]] | None:
-        """Those that have come, and all that should have, of a part whose majority may have stayed where it was. (a and b move to a
-        formation with c. b comes, a does not get b's Close, loses b, and goes on alone: then b and c must not go on, although
-        they are two of three.) None: there is no such part, so that nothing goes on there."""
+        """Those that have come, and all that should have, of a part whose majority may have stayed where it was; None: of no part
+        it can. (a and b move to a formation with c. b comes, a does not get b's Close, loses b, and goes on alone: then b and c
+        must not go on, although they are two of three.)"""
         for origin in self.origins:
             came = [member for member in origin if member not in self._absent]
             if not is_majority(came, origin):
@@ -702,8 +702,8 @@ class Membership:
         self.process.install_smaller(self.part, reasons, rank)
 
     def next_limit(self) -> int | None:
-        """What to hold back after a view: whatever is above the *first* own Remove that comes after it. (With the last one instead,
-        a member that has said two more of them delivers before the next view what others deliver after it.)"""
+        """What to hold back after a view: whatever is above the *first* own Remove that comes after it. (With the last one, a
+        member that has said two more of them delivers before the next view what others deliver after it.)"""
         return self.own_removes[0] if self.failed and self.own_removes else None
 
     # --- leaving ------------------------------------------------------------------------------------------------------
@@ -781,10 +781,14 @@ class Membership:
         it may have delivered something else. The move is void for all who stay together."""
         assert self.moving is not None
         self.host.record("form", self.part.group, stage="gave up", form=self.moving.form, situation="move given up")
-        self.part.reach = max(self.part.reach, self.moving.number + len(self.moving.members))  # some may have gone there
+        self.skip_numbers_of(self.moving)
         self.moving, self.said_close = None, False
         self.closed.clear()
         self.process.formations.stays(self.part.group)
+
+    def skip_numbers_of(self, plan: Plan) -> None:
+        """Another member may have gone there before it was lost, and have installed views."""
+        self.part.reach = max(self.part.reach, plan.number + len(plan.members))
 
     def _end_if_all_closed(self) -> None:
         if self.moving is not None and all(member in self.closed for member in self.part.members):
