@@ -444,6 +444,7 @@ def _ended(self: Process, part: Part) -> None:
 @mutant("what was learned about blocks is lost at a merge", Suspector, "begin_with")
 def _unlearned(self: Suspector, patience: int) -> None:
     """Every formation begins with ``suspect_after``."""
+    self._experienced = True
 
 
 @mutant("parts do not back off", Formations, "_back_off")

@@ -10,7 +10,7 @@ Beside what the protocol promises, a run is judged by these:
 - *quiet*: it comes to rest.
 - *halted*: nobody stops but for being in a minority, where only the majority goes on, or for finding no group to enter.
 - *primary*: where only a majority goes on, a group has one view at a time: no two views of it have the same number, and no two
-  processes are each in a view without the other.
+  processes go on that have excluded each other.
 - *mutual*: who has everything that another sent, up to its word that this one has failed, does not wait for it to be silent.
 - *shut out*: who asked to be let in was let in, unless nobody who was in the group when it asked is in it to the end.
 """
@@ -189,22 +189,20 @@ class Outcome(sweeping.Outcome):
         return found
 
     def _split(self) -> list[tuple[ProcessId, ProcessId]]:
-        """Pairs of processes that were in views without each other at the same time."""
+        """Pairs of processes that had each other in their views, and then were in views without each other at the same time."""
         rows = self.table.filter(pc.is_in(self.table["kind"], pa.array(["view", "leave", "crash"])))
         names = ("true_time", "process", "index", "kind", "group", "members")
-        views: dict[tuple[GroupId, ProcessId], frozenset[ProcessId]] = {}
+        known: dict[tuple[GroupId, ProcessId], set[ProcessId]] = {}
+        excluded: dict[tuple[GroupId, ProcessId], set[ProcessId]] = {}
         found = []
         for _, process, _, kind, group, members in sorted(zip(*(rows[name].to_pylist() for name in names), strict=True)):
-            for key in [key for key in views if key[1] == process and (kind == "crash" or key[0] == group)]:
-                del views[key]
             if kind != "view":
+                for key in [key for key in excluded if key[1] == process and group in (None, key[0])]:
+                    del excluded[key]
                 continue
-            found += [
-                (process, other)
-                for (where, other), theirs in views.items()
-                if where == group and other not in members and process not in theirs
-            ]
-            views[group, process] = frozenset(members)
+            known.setdefault((group, process), set()).update(members)
+            without = excluded[group, process] = known[group, process].difference(members)
+            found += [(process, other) for other in without if process in excluded.get((group, other), ())]
         return found
 
 

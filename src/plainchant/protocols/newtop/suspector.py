@@ -101,7 +101,9 @@ class Suspector:
             blocks.append((matrix.largest, now))
         while blocks and blocks[0][0] <= matrix.complete:
             delay = now - blocks.popleft()[1]
-            self._experienced = True
+            if not self._experienced:
+                self._experienced = True
+                self._restart()  # the timer was set for a longer omega
             if not membership.suspicions and not membership.failed:  # else it was late because of those
                 self._learn(delay)
         if blocks and not self._due and not membership.bye:
@@ -113,7 +115,15 @@ class Suspector:
         self._due = max(due, self._membership.host.now + 1)
         self._membership.host.set_timer(("suspect", self._membership.part.group), self._due)
 
+    def _restart(self) -> None:
+        """The timer is set anew where it is needed."""
+        if self._due:
+            self._due = 0
+            self._membership.host.cancel_timer(("suspect", self._membership.part.group))
+
     def _learn(self, delay: int) -> None:
+        if not self._mean:  # the first one: there is nothing to take the mean of
+            self._mean, self._deviation = delay, delay // 2
         self._deviation += (abs(delay - self._mean) - self._deviation) // GAIN
         self._mean += (delay - self._mean) // GAIN
 
