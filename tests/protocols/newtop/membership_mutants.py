@@ -467,6 +467,13 @@ def _no_longer(self: Formations, group: GroupId) -> int:
     return ANSWER_PATIENCE * self.parameters.suspect_after
 
 
+@mutant("the group that has waited least comes first", Process, "_touch_all")
+def _last_come(self: Process) -> None:
+    for part in (*self.parts.values(), *self._kept):
+        self.touched.pop(part, None)
+        self.touched[part] = None
+
+
 @mutant("room is counted in blocks", Part, "count_undelivered")
 def _by_block(self: Part) -> int:
     """Signs of life count like messages."""
