@@ -59,6 +59,7 @@ _PROCESS_DISPATCH = Process._dispatch
 _PROCESS_NULL = Process._null
 _PROCESS_OPENED = Process._opened
 _PROCESS_RETIRE = Process.retire
+_PROCESS_INSTALL_SMALLER = Process.install_smaller
 _FLOW_REFRESH = Flow.refresh
 _MEMBERSHIP_INIT = Membership.__init__
 
@@ -93,6 +94,11 @@ def _unheard(self: Process, source: ProcessId, packet: Any) -> None:
 @mutant("no questions for signs of life", Suspector, "probe")
 def _unasked(self: Suspector, column: Column) -> None:
     """Null messages will do."""
+
+
+@mutant("omega begins with suspect_after", Suspector, "is_experienced")
+def _inexperienced(self: Suspector) -> bool:
+    return True
 
 
 @mutant("the time-outs of a refuted suspicion do not begin anew", Suspector, "rearm")
@@ -287,6 +293,27 @@ def _first_remove(self: Membership, process: Process, part: Part) -> None:
     self.counted = False
 
 
+@mutant("views are counted, not the members that are gone", Process, "install_smaller")
+def _one_by_one(self: Process, part: Part, gone: dict[ProcessId, Reason], rank: int | None) -> None:
+    part.number += 1 - len(gone)
+    _PROCESS_INSTALL_SMALLER(self, part, gone, rank)
+
+
+@mutant("those that stayed behind are not counted", Membership, "left_behind")
+def _forgotten(self: Membership) -> None:
+    """Whoever has come is enough."""
+
+
+@mutant("numbers of a move that was given up are used again", Membership, "skip_numbers_of")
+def _used_again(self: Membership, plan: Plan) -> None:
+    """No process can have gone there."""
+
+
+@mutant("two Removes hold back as much as the last", Membership, "next_limit")
+def _last_limit(self: Membership) -> int | None:
+    return self.own_removes[-1] if self.failed and self.own_removes else None
+
+
 @mutant("nothing is held back until the view", Membership, "holds")
 def _not_held(self: Membership, column: Column, block: int) -> bool:
     return False
@@ -417,6 +444,7 @@ def _ended(self: Process, part: Part) -> None:
 @mutant("what was learned about blocks is lost at a merge", Suspector, "begin_with")
 def _unlearned(self: Suspector, patience: int) -> None:
     """Every formation begins with ``suspect_after``."""
+    self._experienced = True
 
 
 @mutant("parts do not back off", Formations, "_back_off")
@@ -437,6 +465,13 @@ def _first_call_only(self: Followed, caller: ProcessId, attempt: int) -> bool:
 @mutant("a call waits no longer than the one before", Formations, "_wait_for_answers")
 def _no_longer(self: Formations, group: GroupId) -> int:
     return ANSWER_PATIENCE * self.parameters.suspect_after
+
+
+@mutant("the group that has waited least comes first", Process, "_touch_all")
+def _last_come(self: Process) -> None:
+    for part in (*self.parts.values(), *self._kept):
+        self.touched.pop(part, None)
+        self.touched[part] = None
 
 
 @mutant("room is counted in blocks", Part, "count_undelivered")

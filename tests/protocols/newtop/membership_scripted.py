@@ -78,10 +78,35 @@ def _circle(name: str, length: float, **parameters: Any) -> Scenario:
 
 
 def _far(name: str, one_way: float) -> Scenario:
-    """Round trips of several omegas: members lose each other at first, meet, and stay together."""
-    scenario = _scenario(name, "abc", {}, (), _sends("a", 10, 2000), _sends("b", 10, 2000))
+    """Round trips of several omegas: parts meet when the network heals, and stay together."""
+    parted = Fault(kind="partition", at=_time(0), parts=(("a",), ("b", "c")), length=_time(300))
+    scenario = _scenario(name, "abc", {}, (parted,), _sends("a", 10, 2000), _sends("b", 10, 2000))
     far = Network(delay=Delay("constant", _time(one_way)))
     return dataclasses.replace(scenario, duration=_time(2400), network=far)
+
+
+def _majority(
+    name: str, members: str, faults: tuple[Fault, ...], rate: float, loss: float = 0.0, seed: int = 0, **parameters: Any
+) -> Scenario:
+    """With default times; whoever joins is in no group at first."""
+    return Scenario(
+        protocol="newtop",
+        name=name,
+        seed=seed,
+        duration=_time(2500),
+        drain=Duration(30 * SECOND),
+        members=tuple(members),
+        later=tuple(fault.process for fault in faults if fault.kind == "join"),
+        groups={"g": tuple(members)},
+        parameters=parameters,
+        workload=(Workload(rate=rate),),
+        fault=faults,
+        network=Network(delay=Delay("constant", _time(5 if len(members) > 3 else 1)), loss=loss),
+    )
+
+
+def _leave(process: ProcessId, at: float) -> Fault:
+    return Fault(kind="leave", at=_time(at), process=process)
 
 
 REFUTES = 70.0
@@ -97,6 +122,28 @@ SCENARIOS: Mapping[str, Scenario] = {
     "P_r and P_s, total order": _whisper("whisper-total", order="total"),
     "P_r and P_s, fast order": _whisper("whisper-fast", order="fast"),
     "P_r and P_s, relative order": _whisper("whisper-relative", order="relative"),
+    # c has left when b wakes up, and a has given b up: b still installs the view of a and b.
+    "a leave while another is paused": _majority(
+        "leave-in-pause",
+        "abc",
+        (Fault(kind="pause", at=_time(1100), process="b", length=_time(400)), _leave("c", 1137)),
+        rate=5.0,
+        partitions="majority",
+    ),
+    # b goes over to a formation with c. a does not hear b's Close, gives b up, and goes on alone, as it may: it is the first.
+    "a member is lost on the way": _majority(
+        "lost-on-the-way",
+        "ab",
+        (Fault(kind="join", at=_time(1000), process="c"), _cut("b", "a", 1003.5, 2500), _cut("c", "a", 1003.5, 2500)),
+        rate=20.0,
+        loss=0.2,
+        seed=1,
+        partitions="majority",
+    ),
+    # b has said three Removes before the first of the three views, because packets of d came late.
+    "two leave and one crashes": _majority(
+        "three-removes", "abcdef", (_leave("a", 1000), _crash("f", 1000), _leave("c", 1030)), 100.0, 0.1, 8, order="cbcast"
+    ),
     # k's messages come to p later than p may wait, and to r sooner. While r's refutation is on its way to p, more of k comes to p
     # than r had when it refuted.
     "more comes before the refutation": _scenario(

@@ -254,7 +254,7 @@ class Formations:
         wait = min(call.wait, ANSWER_PATIENCE * self.parameters.suspect_after << DOUBLINGS)
         self.followed[part.group] = Followed(source, call.attempt, self._after(ANSWER_PATIENCE) + wait)
         self.host.record("form", part.group, stage="answer", caller=source, situation="follows a call")
-        number, patience = part.number + len(part.members), membership.suspector.learned
+        number, patience = part.reach, membership.suspector.learned
         self.host.send((source,), Answer(part.group, call.attempt, True, number, part.members, patience=patience))
 
     def _give_up(self, group: GroupId) -> None:
@@ -433,7 +433,7 @@ class Formations:
         group = part.group
         parts: list[tuple[ProcessId, ...]] = [part.members]
         members = dict.fromkeys(part.members)
-        number = part.number + len(part.members)
+        number = part.reach
         leaders = []
         for leader, answer in answers:
             if leader not in answer.members or len(set(answer.members)) < len(answer.members):
@@ -455,7 +455,8 @@ class Formations:
             return
         members.update(dict.fromkeys(newcomers))
         assert part.membership is not None
-        patience = max(part.membership.suspector.learned, 2 * slowest, *(answer.patience for _, answer in answers), 0)
+        failed = self.parameters.suspect_after << self._failures.get(group, 0)
+        patience = max(part.membership.suspector.learned, 2 * slowest, failed, *(answer.patience for _, answer in answers))
         plan = self.make_plan(group, number + 1, tuple(members), tuple(parts), newcomers)
         plan = structs.replace(plan, patience=patience if patience > self.parameters.suspect_after else 0)
         self.plans[group] = Convened(plan, attempt, tuple(leaders))
@@ -514,8 +515,7 @@ class Formations:
         assert membership is not None
         if part.open and membership.moving is None and self._wished.get(part.group) != part.form:
             self._wished[part.group] = part.form
-            number = part.number + len(part.members) + 1
-            self.process.say(part, Move(self.make_plan(self.wishes[part.group], number, part.members)))
+            self.process.say(part, Move(self.make_plan(self.wishes[part.group], part.reach + 1, part.members)))
         self._timer(part.group, self.parameters.alive_every)
 
     # --- entering -----------------------------------------------------------------------------------------------------
@@ -539,6 +539,7 @@ class Formations:
         if part.membership is not None:
             learned = old.membership.suspector.learned if old is not None and old.membership is not None else 0
             part.membership.suspector.begin_with(max(plan.patience, learned))
+            part.membership.origins = origins(plan, old)
         part.previous = old
         part.open = False
         if old is not None:
@@ -644,6 +645,13 @@ class Formations:
         for group in self.wishes:
             return Reason("moving", f"{group} is to be closed or renamed", {"group": group})
         return None
+
+
+def origins(plan: Plan, old: Part | None) -> tuple[tuple[ProcessId, ...], ...]:
+    """The parts that a formation comes from, without newcomers: those of their members that do not come may go on there."""
+    if not plan.parts:
+        return (plan.members,) if old is not None else ()  # a new name, or a new group
+    return tuple(part for part in plan.parts if not set(part) <= set(plan.newcomers))
 
 
 def is_sound(plan: Plan, source: ProcessId, me: ProcessId) -> bool:

@@ -134,8 +134,8 @@ class Membership:
         self.marks: dict[ProcessId, list[int]] = {}
         """Original virtual synchrony: the Removes of each member that have not installed a view yet. What it sends after the
         first of them it sends in the next view."""
-        self.last_remove = 0
-        """The block of one's own last Remove."""
+        self.own_removes: list[int] = []
+        """Causal orders: the blocks of one's own Removes that have not installed a view yet."""
         self.held_back: list[Column] = []
         self.owes_remove = False
         self.moving: Plan | None = None
@@ -152,6 +152,10 @@ class Membership:
         """The block of one's own Bye; 0: not said."""
         self.let_go: dict[ProcessId, None] = {}
         """Who has shown that it has it."""
+        self.origins: tuple[tuple[ProcessId, ...], ...] = ()
+        """The parts that this formation comes from."""
+        self._absent: set[ProcessId] = set()
+        """Members of them that never came."""
         self.halted = False
         """This process is in a minority, and stops."""
         self.stopped = ""
@@ -547,12 +551,26 @@ class Membership:
         members = [member for member in self.part.members if self.failed.get(member, _FAILED).code not in DEPARTED]
         gone = {process for process, _ in detection} | self.failed.keys()
         stays = [member for member in members if member not in gone]
-        if 2 * len(stays) > len(members) or (2 * len(stays) == len(members) and members[0] in stays):
-            return False
+        self._absent.update(process for process, last in detection if last == 0)
+        if is_majority(stays, members):
+            behind = self.left_behind()
+            if behind is None:
+                return False
+            stays, members = behind
         text = f"{self.host.me} is with {len(stays)} of the {len(members)} members of {self.part.group}: not a majority"
         self.halted = True
         self.host.halt(Reason("minority", text, {"with": stays, "members": list(members)}))
         return True
+
+    def left_behind(self) -> tuple[list[ProcessId], list[ProcessId]] | None:
+        """Those that have come, and all that should have, of a part whose majority may have stayed where it was; None: of no part
+        it can. (a and b move to a formation with c. b comes, a does not get b's Close, loses b, and goes on alone: then b and c
+        must not go on, although they are two of three.)"""
+        for origin in self.origins:
+            came = [member for member in origin if member not in self._absent]
+            if not is_majority(came, origin):
+                return came, list(origin)
+        return None
 
     def _remove(self) -> None:
         """(vii), at the end; for original virtual synchrony not in the middle of a message."""
@@ -575,9 +593,10 @@ class Membership:
         self.owes_remove = False
         block = self.process.say(self.part, Remove(tuple(sorted(self.failed))))
         self.host.record("remove", self.part.group, failed=sorted(self.failed), block=block)
-        self.last_remove = block
-        if self.part.order != "total" and not self.parameters.same_view and self.limit is None:
-            self.limit = block
+        if self.part.order != "total" and not self.parameters.same_view:
+            self.own_removes.append(block)
+            if self.limit is None:
+                self.limit = block
 
     # --- (ix) ---------------------------------------------------------------------------------------------------------
 
@@ -646,6 +665,7 @@ class Membership:
             if member in self.failed and (member in say.failed if self.counted else self._is_virtual(member, block))
         ]
         self.marks = {one: left for one, marks in self.marks.items() if (left := [mark for mark in marks if mark > block])}
+        self.own_removes = [own for own in self.own_removes if own > block]
         self.install(gone, (block + 1 << RANK_BITS) - 1 if self.part.order == "total" else None)
 
     def is_beyond_bye(self, block: int) -> bool:
@@ -674,12 +694,17 @@ class Membership:
         self.votes.clear()
         reasons = {process: self.failed.pop(process) for process in gone}
         if self.limit is not None:
-            self.limit = self.last_remove if self.failed else None
+            self.limit = self.next_limit()
         if self.held_back:
             self.let_through()
         if self.moving is not None and self.moving.name:
             self._stay()
         self.process.install_smaller(self.part, reasons, rank)
+
+    def next_limit(self) -> int | None:
+        """What to hold back after a view: whatever is above the *first* own Remove that comes after it. (With the last one, a
+        member that has said two more of them delivers before the next view what others deliver after it.)"""
+        return self.own_removes[0] if self.failed and self.own_removes else None
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
@@ -756,13 +781,23 @@ class Membership:
         it may have delivered something else. The move is void for all who stay together."""
         assert self.moving is not None
         self.host.record("form", self.part.group, stage="gave up", form=self.moving.form, situation="move given up")
+        self.skip_numbers_of(self.moving)
         self.moving, self.said_close = None, False
         self.closed.clear()
         self.process.formations.stays(self.part.group)
 
+    def skip_numbers_of(self, plan: Plan) -> None:
+        """Another member may have gone there before it was lost, and have installed views."""
+        self.part.reach = max(self.part.reach, plan.number + len(plan.members))
+
     def _end_if_all_closed(self) -> None:
         if self.moving is not None and all(member in self.closed for member in self.part.members):
             self.process.formations.finish(self.part, self.moving)
+
+
+def is_majority(some: Sequence[ProcessId], members: Sequence[ProcessId]) -> bool:
+    """More than half of the members, or half of them with the first."""
+    return 2 * len(some) > len(members) or (2 * len(some) == len(members) and members[0] in some)
 
 
 def not_reading(process: ProcessId, held_up: int) -> Reason:

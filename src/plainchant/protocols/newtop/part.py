@@ -67,6 +67,7 @@ class Part:
         "previous",
         "probe_mark",
         "probes",
+        "reach",
         "ready",
         "refused",
         "reserve",
@@ -94,7 +95,10 @@ class Part:
         self.key = group if form == 1 else f"{group}{FORM}{number}.{form}"
         """Its name in vectors; what comes later in a group's life has a larger number."""
         self.number = number
-        """Of the view in force."""
+        """Of the view in force: as much larger than that of the first one here as members are gone since. So if a member is given
+        up while it installs a view, its view and that of the others, which lack it, have different numbers."""
+        self.reach = number + len(members)
+        """No view of this formation has so large a number, nor has any of a formation that it was to move to and did not."""
         self.members = members
         """The view in force, in the order of the formation."""
         self.membership: Membership | None = None

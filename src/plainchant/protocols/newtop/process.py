@@ -586,7 +586,7 @@ class Process(Engine):
         """(ix): the view without these is in force."""
         part.members = tuple(member for member in part.members if member not in gone)
         part.others = tuple(member for member in part.others if member not in gone)
-        part.number += 1
+        part.number += len(gone)
         part.matrix.drop(gone)
         for process in gone:
             part.wanted_by.pop(process, None)
@@ -721,8 +721,9 @@ class Process(Engine):
         self.touched[part] = None
 
     def _touch_all(self) -> None:
-        """All groups may go on; those that were kept waiting are tended to first, which is last in."""
-        for part in (*self.parts.values(), *self._kept):
+        """All groups may go on; those that were kept waiting are tended to first, the one that has waited longest before all others:
+        what is last in is tended to first."""
+        for part in (*self.parts.values(), *reversed(self._kept)):
             self.touched.pop(part, None)
             self.touched[part] = None
 

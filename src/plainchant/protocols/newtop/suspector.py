@@ -5,7 +5,7 @@ Theory of operation
 A timeout runs for every block from when it came to be here. If the block is not complete when it ends, those whose part of it
 is missing are suspected, with the block of the last message that was received of each. Time-silence sees to it that a member
 that lives completes every block, so that the timeout (omega) has to be longer than that takes: the local time-silence and the
-way there and back. How long blocks do take is observed, and omega grows to the mean and four deviations where that is more.
+way there and back. How long blocks do take is observed, and omega grows to twice the mean and four deviations where that is more.
 
 A group in which nobody sends has no blocks. The extended time-silence (6.3, iii) makes them: a member that has sent nothing for
 ``alive_every`` sends a null message in a new block, and the others complete it.
@@ -45,7 +45,7 @@ PROBES: Final = 16
 class Suspector:
     """The timeouts of one group at one process."""
 
-    __slots__ = ("_blocks", "_deviation", "_due", "_mean", "_membership", "_newest", "_since")
+    __slots__ = ("_blocks", "_deviation", "_due", "_experienced", "_mean", "_membership", "_newest", "_since")
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
@@ -58,15 +58,19 @@ class Suspector:
         """When the timer ends; 0: it is not set."""
         self._mean = 0
         self._deviation = 0
+        self._experienced = False
+        """A block has become complete, or others have said how long that takes."""
 
     def begin_with(self, patience: int) -> None:
-        """What former formations have learned: blocks may take so long."""
-        self._mean = min(max(self._mean, patience), LONGEST * int(self._membership.parameters.suspect_after))
+        """What former formations have learned: omega has to be so long."""
+        self._experienced = True
+        self._mean = min(max(self._mean, patience // 2), LONGEST * int(self._membership.parameters.suspect_after))
 
     @property
     def learned(self) -> int:
-        """Omega as far as blocks have shown it to be; 0: ``suspect_after`` is enough."""
-        learned = self._mean + DEVIATIONS * self._deviation
+        """Omega as far as blocks have shown it to be; 0: ``suspect_after`` is enough. It has room for a block, and then for a
+        question and its answer."""
+        learned = 2 * self._mean + DEVIATIONS * self._deviation
         return learned if learned > self._membership.parameters.suspect_after else 0
 
     @property
@@ -76,8 +80,15 @@ class Suspector:
         patience = min(max(base, self.learned), LONGEST * base)
         return patience if self._membership.part.open else OPENING * patience
 
+    def is_experienced(self) -> bool:
+        """Whether it is known how long blocks take. Until then omega is as long as it can be: where round trips are longer than
+        ``suspect_after``, members would part, or halt as minorities, before they have heard each other."""
+        return self._experienced
+
     def _patience_with(self, column: Column) -> int:
         """Omega for this member."""
+        if not self.is_experienced():
+            return LONGEST * int(self._membership.parameters.suspect_after)
         return OPENING * self.patience if self._membership.part.open and column.heard < 0 else self.patience
 
     def watch(self) -> None:
@@ -90,6 +101,9 @@ class Suspector:
             blocks.append((matrix.largest, now))
         while blocks and blocks[0][0] <= matrix.complete:
             delay = now - blocks.popleft()[1]
+            if not self._experienced:
+                self._experienced = True
+                self._restart()  # the timer was set for a longer omega
             if not membership.suspicions and not membership.failed:  # else it was late because of those
                 self._learn(delay)
         if blocks and not self._due and not membership.bye:
@@ -101,7 +115,15 @@ class Suspector:
         self._due = max(due, self._membership.host.now + 1)
         self._membership.host.set_timer(("suspect", self._membership.part.group), self._due)
 
+    def _restart(self) -> None:
+        """The timer is set anew where it is needed."""
+        if self._due:
+            self._due = 0
+            self._membership.host.cancel_timer(("suspect", self._membership.part.group))
+
     def _learn(self, delay: int) -> None:
+        if not self._mean:  # the first one: there is nothing to take the mean of
+            self._mean, self._deviation = delay, delay // 2
         self._deviation += (abs(delay - self._mean) - self._deviation) // GAIN
         self._mean += (delay - self._mean) // GAIN
 
