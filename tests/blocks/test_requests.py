@@ -274,7 +274,7 @@ def test_a_majority_is_not_asked_for_where_any_survivor_goes_on() -> None:
     """One of two members would never get it again, though it goes on."""
 
     async def ask(replica: Replica, members: Requests) -> tuple[int, int]:
-        with pytest.raises(UsageError, match='choose need="first" or need="all"'):
+        with pytest.raises(UsageError, match='choose need="first" or "all"'):
             await members.ask("here?")
         both = await members.ask("here?", need="all")
         await asyncio.sleep(1)

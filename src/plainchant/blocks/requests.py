@@ -197,7 +197,7 @@ class Requests(Block):
         if need == "majority" and self.replica.group.guarantees.any_survivor:
             raise UsageError(
                 f"a question to {self.name} needs a majority, but in {self.replica.group.name} any survivor goes on, and "
-                f'partitions are not tolerated; choose need="first" or need="all", or parameters of the protocol that need a majority'
+                f'partitions are not tolerated; choose need="first" or "all", or parameters of the protocol that need a majority'
             )
         size = len(encode(payload))
         if size > self.largest:
