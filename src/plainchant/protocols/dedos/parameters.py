@@ -115,3 +115,8 @@ class Parameters:
     def node_timeout(self) -> int:
         """How long (ns) a node may be silent before the others take it for crashed."""
         return self.misses * self.present_every
+
+    @property
+    def soonest_given_up(self) -> int:
+        """Time (ns) after which a relay that hangs costs its node, if it hangs right before a round and is not replaced."""
+        return (self.misses - 1) * self.present_every + self.delta
