@@ -16,7 +16,7 @@ from plainchant.core.engine import Host, Layer
 from plainchant.core.memory import Connection
 from plainchant.core.model import MS, Duration, View
 from plainchant.lab.properties import verify
-from plainchant.protocols.dedos import check
+from plainchant.protocols.dedos import check, progress
 from plainchant.protocols.dedos.box import EXCLUDED, Box, layout
 from plainchant.protocols.dedos.parameters import Parameters
 from plainchant.scenario.load import parse
@@ -212,6 +212,23 @@ def test_a_distributor_that_has_nothing_to_do_does_not_take_itself_for_stopped(m
     latency = [row["true_time"] - sent[row["sender"], row["seq"]] for row in run.of("deliver")]
     assert len(latency) >= 40
     assert max(latency) < 50 * MS
+
+
+def test_without_a_reserve_no_time_is_stated_and_a_full_mailbox_stands_still() -> None:
+    """The thesis has no reserve. Senders of n1 fill its mailbox of four elements with messages that have no number yet."""
+    senders = ("n1.a", "n1.b", "n1.c", "n2.a", "n2.b")
+    runs = {
+        reserve: simulate(
+            " ".join(senders), *(messages(name, 300, 200, rate=100) for name in senders), relays="", until=3000, drain=4000,
+            elements=4, history=8, reserve=reserve,
+        )
+        for reserve in (0, 1)
+    }  # fmt: skip
+    assert (runs[0].summary.quiet, runs[1].summary.quiet) == (False, True)
+    none, stated = (progress(Parameters(elements=4, reserve=reserve), {"g": senders}) for reserve in (0, 1))
+    assert stated.within is not None
+    assert none.within is None
+    assert "reserve" in none.because
 
 
 FEW_ROUNDS = """

@@ -68,6 +68,9 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     A request to join or to form that cannot be met is refused or goes on with those that are there after 12 times ``misses``
     rounds.
     """
+    if parameters.reach == "lan" and not parameters.reserve:
+        because = "with reserve = 0 the senders of a node can fill its mailbox, and a number that all wait for has no place in it"
+        return Progress(because=because)
     silent, unread = parameters.longest_silence + 4 * parameters.poll, parameters.patience + 4 * parameters.poll
     if parameters.reach == "node":
         within = max(silent, unread) + 2 * parameters.poll + 5 * MS
