@@ -270,6 +270,22 @@ def test_parts_that_come_together_end_what_is_open() -> None:
 # --- under faults -----------------------------------------------------------------------------------------------------
 
 
+def test_a_majority_is_not_asked_for_where_any_survivor_goes_on() -> None:
+    """One of two members would never get it again, though it goes on."""
+
+    async def ask(replica: Replica, members: Requests) -> tuple[int, int]:
+        with pytest.raises(UsageError, match='choose need="first" or "all"'):
+            await members.ask("here?")
+        both = await members.ask("here?", need="all")
+        await asyncio.sleep(1)
+        alone = await members.ask("here?", need="all")
+        return len(both.answers), len(alone.answers)
+
+    crash = {"kind": "crash", "process": "p2", "at": "300ms"}
+    result = together(ask, members=2, parameters={"partitions": "none"}, faults=[crash])
+    assert result.returned["p1"] == (2, 1)
+
+
 @pytest.mark.sweep
 def test_every_outcome_is_right_whatever_goes_wrong(times: int) -> None:
     occurred: Counter[str] = Counter()

@@ -138,8 +138,7 @@ class Office(Block):
 
     def attach(self, replica: Replica, name: str) -> None:
         """Where any survivor goes on, an office that needs a majority would be lost for good with one of two members."""
-        guarantees = replica.group.guarantees
-        if self._quorum == "majority" and "partition" in guarantees.beyond:
+        if self._quorum == "majority" and replica.group.guarantees.any_survivor:
             raise UsageError(
                 f"the quorum of {self.kind} {name!r} is a majority, but in {replica.group.name} any survivor goes on, and "
                 f'partitions are not tolerated; choose quorum="part", or parameters of the protocol that need a majority'

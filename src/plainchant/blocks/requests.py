@@ -173,6 +173,11 @@ class Requests(Block):
         """Refuses what makes no sense; how long the question may take."""
         if need not in get_args(Need):
             raise UsageError(f"a question needs {', '.join(map(repr, get_args(Need)))}, and not {need!r}")
+        if need == "majority" and self.replica.group.guarantees.any_survivor:
+            raise UsageError(
+                f"a question to {self.name} needs a majority, but in {self.replica.group.name} any survivor goes on, and "
+                f'partitions are not tolerated; choose need="first" or "all", or parameters of the protocol that need a majority'
+            )
         size = len(encode(payload))
         if size > self.largest:
             raise UsageError(f"a question of {size} bytes: {self.name} takes {self.largest}; store it, and ask with its address")

@@ -24,6 +24,11 @@ class Guarantees:
     beyond: frozenset[str] = frozenset()
     """Kinds of fault that the protocol tolerates with other parameters, but not with these."""
 
+    @property
+    def any_survivor(self) -> bool:
+        """Whether the group goes on without a majority: with these parameters the protocol tolerates no partitions."""
+        return "partition" in self.beyond
+
     def __contains__(self, name: object) -> bool:
         return any(promise.name == name for promise in self.promises)
 

@@ -176,6 +176,17 @@ GOOD: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         "a": "view 1 a time=0 | accept time=20 | accept time=20 | accept time=20 | send time=20 | deliver a 1 time=29"
              " | send time=29 | deliver a 2 time=38 | send time=38 | deliver a 3 time=47 | end time=90",
     }),
+    ("a queue moves on until the history ends, and its last messages wait for each other", BOUNDS, {
+        "a": "view 1 a,b time=0 | accept time=20 | accept time=20 | accept time=20 | accept time=20 | send time=20 | send time=20"
+             " | send time=20 | deliver a 1 time=21 | deliver a 2 time=22 | deliver a 3 time=23 | send time=30"
+             " | deliver a 4 time=31 | end time=40",
+        "b": "view 1 a,b time=0 | deliver a 1 time=26 | deliver a 2 time=35 | end time=40",
+    }),
+    ("a queue moves on until the history ends, and its last message is not taken yet", BOUNDS, {
+        "a": "view 1 a,b time=0 | accept time=20 | accept time=20 | accept time=20 | send time=20 | deliver a 1 time=21"
+             " | send time=22 | deliver a 2 time=29 | end time=38",
+        "b": "view 1 a,b time=0 | deliver a 1 time=29 | end time=38",
+    }),
     ("a fault comes before the bound has passed", BOUNDS, {
         "a": f"{AB} | {OWN} | {fault('omit', 29)} | end time=90",
         "b": f"{AB} | deliver a 1 time=39 | end time=90",

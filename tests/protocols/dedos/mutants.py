@@ -43,9 +43,11 @@ CRASHES = ("crashes", "primitives", "nodes", "boxes", "pressure")
 
 def attempt(row: Row, applied: Applied) -> list[str]:
     if "scenario" in row:
+        made = scripted.SCENARIOS[row["scenario"]]
         with applied():
-            violated = scripted.SCENARIOS[row["scenario"]].run().violated
-        return [broken for broken in violated if broken != "halted"]  # a process that is taken for crashed is so by its script
+            violated = made.run().violated
+        # Where no process that hangs is excluded, one that is taken for crashed is so by its script.
+        return violated if made.excludes else [broken for broken in violated if broken != "halted"]
     with applied():
         return sweep.run(row["seed"]).violated
 
@@ -421,6 +423,12 @@ def _one_round(self: Nodes, time: int) -> Any:
 
 
 _LEAVING = Nodes._leaving
+
+
+@mutant("a round that a newcomer asks for counts as missed", Nodes, "_leaving", BETWEEN)
+def _each_round(self: Nodes, time: int) -> Any:
+    with mock.patch.object(self, "_patience", (self._parameters.misses - 1) * self._pi):
+        return _LEAVING(self, time)
 
 
 @mutant("nodes that are silent stay", Nodes, "_leaving", ("nodes", "lans"))

@@ -51,6 +51,7 @@ def _between(
     *workload: Workload,
     faults: Sequence[Fault],
     relays: str = "n1.r n1.t n2.r n2.t",
+    later: str = "",
     until: float = 500,
     network: Mapping[str, Any] | None = None,
     script: Script | None = None,
@@ -60,9 +61,9 @@ def _between(
     idle, names = tuple(relays.split()), tuple(members.split())
     return Scripted(
         Scenario(
-            protocol="dedos", members=(*idle, *names), groups={"g": names}, workload=workload, fault=tuple(faults),
-            duration=Duration(round(until * MS)), drain=Duration(4 * SECOND), network=Network(**(network or {})),
-            memory=Memory(duration="max"),
+            protocol="dedos", members=(*idle, *names), later=tuple(later.split()), groups={"g": names}, workload=workload,
+            fault=tuple(faults), duration=Duration(round(until * MS)), drain=Duration(4 * SECOND),
+            network=Network(**(network or {})), memory=Memory(duration="max"),
             parameters={"networked": idle, "senders": (), **parameters},
         ),
         script,
@@ -239,6 +240,15 @@ SCENARIOS: dict[str, Scripted] = {
     "a distributor that asks again seldom": _between(
         "n1.a n1.b", messages("n1.a", 300), messages("n1.b", 600), relays="", until=700, misses=2, excludes=True,
         present_every=Duration(20 * MS), delta=Duration(9 * MS), retry=Duration(30 * MS), faults=[],
+    ),
+    # n1.a relays for n1 and hangs. It misses a round, and the one that n3.a asks for. (n1.c shows that n1 could have stayed.)
+    "a newcomer while a relay hangs": _between(
+        "n1.a n1.b n2.a n2.b", messages("n2.b", 300, 60, rate=20), relays="", later="n3.a n1.c", until=3000, misses=2,
+        present_every=Duration(50 * MS), delta=Duration(15 * MS), poll=Duration(5 * MS), excludes=True,
+        faults=[
+            fault("pause", 1805, process="n1.a", length=61), fault("join", 1808, process="n3.a", group="g"),
+            fault("join", 2500, process="n1.c", group="g"),
+        ],
     ),
     # A distributor is stopped for so long that others have another one; and nodes that were given up answer one.
     "a distributor that goes on": _course_of(2420),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plainchant import Group, sim
-from plainchant.blocks import Dictionary, Fence, Replica
+from plainchant.blocks import Counter, Dictionary, Election, Fence, Lock, Question, Replica, Requests, Task, WorkQueue
 from tests.blocks.sweep import Member
 
 NODES = ["n1.a", "n1.b", "n2.a", "n2.b"]
@@ -74,3 +74,57 @@ def test_blocks_keep_their_promises_while_processes_crash_hang_and_join(seed: in
     for name, reason in halted.items():
         lost_donor = name == "n1.x" and re.search("cannot get the state.*is gone in view", reason)
         assert lost_donor or re.search("silent for too long", reason), (name, reason)
+
+
+@pytest.mark.parametrize(
+    ("members", "later", "parameters", "hung"),
+    [
+        (NODES, ["n1.x", "n3.z"], {}, "n2.a"),
+        (NODES, ["n2.y", "n3.z"], {}, "n1.a"),
+        (ONE_NODE, ["n1.x", "n1.y"], {"reach": "node"}, "n1.a"),
+    ],
+    ids=["a relay hangs", "a relay with a distributor hangs", "within a node"],
+)
+def test_every_block_works_for_joiners(members: list[str], later: list[str], parameters: dict[str, Any], hung: str) -> None:
+    """Processes join, one on a new node, while all blocks are in use, and another process hangs meanwhile."""
+    done: dict[str, dict[str, Any]] = {}
+
+    async def here(question: Question) -> str:
+        return f"{question.payload} at {question.asker}"
+
+    async def main(group: Group) -> None:
+        book, lock, leader, counter = Dictionary(), Lock(), Election(), Counter()
+        jobs, members_of = WorkQueue(), Requests(here)
+        blocks = {"book": book, "lock": lock, "leader": leader, "counter": counter, "jobs": jobs, "members": members_of}
+
+        async def work(task: Task) -> str:
+            return f"{task.payload} by {group.me}"
+
+        async with Replica(group, **blocks) as replica, asyncio.TaskGroup() as tasks:
+            began = dict(book)
+            working = tasks.create_task(jobs.work(work))
+            for number in range(6):
+                await book.set(f"{group.me}/{number}", number)
+                async with lock:
+                    await counter.add(1)
+                answered = await members_of.ask("here?", need="all", timeout=5)
+                assert set(answered.answers) | set(answered.gone) == set(answered.asked)
+                job = await jobs.put(f"{group.me} {number}")
+                assert (await jobs.result(job, timeout=5)).startswith(f"{group.me} {number} by ")
+                await asyncio.sleep(0.1)
+            stay = [name for name in (*members, *later) if name != hung]
+            await replica.until(lambda: all(f"{name}/5" in book for name in stay) and leader.leader is not None, timeout=20)
+            working.cancel()
+            done[group.me] = {"began": began, "counter": await counter.read(), "leader": leader.leader}
+
+    faults: list[dict[str, Any]] = [{"kind": "join", "process": name, "at": "400ms"} for name in later]
+    faults.append({"kind": "pause", "process": hung, "at": "550ms", "length": "3s"})
+    result = sim.run(
+        main, members=members, later=later, protocol="dedos", parameters=parameters, state=True, faults=faults, duration="10s",
+        raises=False,
+    )  # fmt: skip
+    assert result.verification is not None
+    assert [violation.sentence for violation in result.verification.violations] == []
+    assert sorted(done) == sorted(name for name in (*members, *later) if name != hung), result.summary.processes
+    assert all(done[name]["began"] for name in later)
+    assert min(each["counter"] for each in done.values()) >= 6 * len(done)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from plainchant.core.model import MS, SECOND, Duration
 from plainchant.protocols.sequencer.packets import Broadcast, Fetch, Held, Nack
-from plainchant.scenario.model import Delay, Network, Scenario, Workload
+from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 
 from . import failover, regimes
 from .by_hand import Letter, to
@@ -188,3 +188,89 @@ def _not_waited_for() -> list[str]:
 @case("two members crash and one is slow to answer, round trip above suspect_after")
 def _slow() -> list[str]:
     return regimes.troubles_of(regimes.run(54))
+
+
+def _quiet_run(members: int, round_trip_ms: float, seconds: float, *faults: Fault, **settings: Any) -> Scenario:
+    """A group in which these faults are all that happens."""
+    given: dict[str, Any] = {"seed": 0, "loss": 0.0, "rate": 10.0, "spread": 0.0, **settings}
+    mean = round_trip_ms * MS / 2
+    low, high = (Duration(round(mean * (1 + sign * given["spread"]))) for sign in (-1, 1))
+    return Scenario(
+        protocol="sequencer",
+        name="standstill",
+        seed=given["seed"],
+        members=tuple(f"p{number + 1}" for number in range(members)),
+        duration=Duration(round(seconds * SECOND)),
+        drain=Duration(60 * SECOND),
+        parameters=given.get("parameters", {}),
+        network=Network(delay=Delay("uniform", low, high), loss=given["loss"]),
+        workload=(Workload(rate=given["rate"]),) if given["rate"] else (),
+        fault=faults,
+    )
+
+
+def _excluded(done: Run) -> list[str]:
+    return ["excluded" for end in done.summary.processes.values() if end.state == "halted" and "was excluded" in end.reason][:1]
+
+
+@case("seven members take turns though the history has room for two batches")
+def _turns() -> list[str]:
+    """All of them hand in more than can be numbered. Some once had every turn, and the sequencer itself had none."""
+    few = {"history": 2, "acknowledge_every": 2, "window": 16}
+    return [name for name in failover.run(_quiet_run(7, 80, 10, parameters=few)).violated if name != "quiet"]
+
+
+@case("of two members the sequencer is far away and packets are lost, and partitions are none")
+def _far_away() -> list[str]:
+    """A number that is asked for comes later than ``nack_retries`` allow. But the sequencer is heard, so it lives."""
+    times = {"suspect_after": Duration(600 * MS), "patience": Duration(3 * SECOND), "nack_retries": 8}
+    for seed in range(4):
+        made = _quiet_run(2, 280, 6, seed=seed, loss=0.1, spread=0.9, parameters=times | {"partitions": "none"})
+        done = failover.run(made)
+        if found := [*done.violated, *_excluded(done)]:
+            return found
+    return []
+
+
+@case("a sequencer far away leaves at 30 % loss")
+def _far_hand_over() -> list[str]:
+    """It has heard all members, so the vote waits for them; no trial has measured how far away they are."""
+    times = {"suspect_after": Duration(400 * MS), "patience": Duration(2 * SECOND)}
+    leave = Fault(kind="leave", at=Duration(1500 * MS), process="p1")
+    for seed in range(8):
+        done = failover.run(_quiet_run(4, 320, 6, leave, seed=seed, loss=0.3, rate=2.0, parameters=times))
+        if found := [*done.violated, *_excluded(done)]:
+            return found
+    return []
+
+
+@case("a deaf member disturbs no other, where heartbeats are rare")
+def _deaf() -> list[str]:
+    """p3 does not hear p1 for 2 s. The others hear a heartbeat only every 60 ms, and tick every 10 ms."""
+    times = {"heartbeat": Duration(60 * MS), "quiet_after": Duration(10 * MS), "suspect_after": Duration(200 * MS)}
+    cut = Fault(kind="cut", at=Duration(SECOND), length=Duration(2 * SECOND), source="p1", target="p3")
+    done = failover.run(_quiet_run(5, 2, 5, cut, rate=0.0, parameters=times))
+    return [*done.violated, *_excluded(done), *(["a vote"] if done.epochs else [])]
+
+
+@case("the sequencer crashes soon after another member, and partitions are none")
+def _one_after_the_other() -> list[str]:
+    """p1 has proposed the view without p2 and crashes. p3 asks both of them once, for two ``suspect_after``, and the view that p1
+    had proposed does not wait for p1."""
+    times = {"suspect_after": Duration(150 * MS), "patience": Duration(400 * MS), "partitions": "none"}
+    crashes = [Fault(kind="crash", at=Duration(at * MS), process=name) for name, at in (("p2", 1600), ("p1", 1850))]
+    done = failover.run(_quiet_run(3, 120, 5, *crashes, parameters=times))
+    limit = (3 * 150 + 3 * 20 + 120 // 2) * MS
+    time = done.next_view(crashes[1].at)
+    return [*done.violated, *(["fail-over"] if time is None or time > limit else [])]
+
+
+@case("the pace of an election is a round trip though two members are dead")
+def _pace() -> list[str]:
+    group = Script("p1", "p2", "p3", "p4", partitions="none")
+    group.pass_time(100)
+    group.kill("p1")
+    group.kill("p2")
+    group.wait_until(lambda: group["p3"].presides or group["p4"].presides)
+    offices = [member.office for member in (group["p3"], group["p4"]) if member.office is not None]
+    return ["slow"] if any(office._pace > 20 * MS for office in offices) else []

@@ -59,6 +59,9 @@ _KEEP = Hearing.keep
 _MAY_BE_HELD = Rebuild._may_be_held
 _MISSING = Log.missing
 _DECIDED = Office._decided
+_KEEP_PACE = Election._keep_pace
+_VOTE = Election._vote
+_SUSPECT_SEQUENCER = Member._suspect_sequencer
 
 
 # --- members ------------------------------------------------------------------------------------------------------------
@@ -237,6 +240,22 @@ def _all_stay(self: Office, newest: Change, left: dict[ProcessId, Reason]) -> tu
     return newest.members
 
 
+@mutant("a sender that had its turn has the next one too", Office, "_end_turn")
+def _stays_first(self: Office, source: ProcessId) -> None:
+    """It is still the first of those that wait."""
+
+
+@mutant("the sequencer takes its turn when others have no more", Office, "_take_turn")
+def _after_all_others(self: Office) -> None:
+    if not self.held and self.requests.wants_number:
+        self.pump()
+
+
+@mutant("a view waits for members that did not vote", Hearing, "miss")
+def _not_missed(self: Hearing, reasons: dict[ProcessId, Reason]) -> None:
+    """Silence will show it."""
+
+
 # --- elections ----------------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +293,36 @@ def _none_missed(self: Election, *parts: Any, **named: Any) -> None:
 @mutant("an election has no pace", Election, "_keep_pace")
 def _no_pace(self: Election) -> None:
     """Round trips are short."""
+
+
+@mutant("waiting for the dead is part of the pace", Election, "_keep_pace")
+def _until_now(self: Election) -> None:
+    self.answered = self.host.now
+    _KEEP_PACE(self)
+
+
+@mutant("the vote waits for members that were silent in the trial", Election, "_vote")
+def _waits_again(self: Election) -> None:
+    self._missed = frozenset((self.standing.sequencer,))
+    _VOTE(self)
+
+
+@mutant("a sequencer that brings no number is not asked", Member, "_suspect_sequencer")
+def _not_asked(self: Member, reason: Reason) -> None:
+    heard, self.watch.heard = self.watch.heard, False
+    ticks, self.watch._silent_ticks = self.watch._silent_ticks, 1 << 20
+    _SUSPECT_SEQUENCER(self, reason)
+    self.watch.heard, self.watch._silent_ticks = heard, ticks
+
+
+@mutant("a hand-over forgets which members live", Election, "__init__")
+def _none_heard(self: Election, *parts: Any, **named: Any) -> None:
+    _ELECTION_INIT(self, *parts, **named | {"heard": frozenset()})
+
+
+@mutant("the sequencer is heard for two ticks", Watch, "hears_sequencer")
+def _two_ticks(self: Watch) -> bool:
+    return self.heard or self._silent_ticks < 2
 
 
 @mutant("rebuilding gives up after three rounds", Rebuild, "_may_be_held")

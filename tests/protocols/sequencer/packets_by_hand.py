@@ -53,7 +53,7 @@ class Script(ByHand):
         """A member whose trial succeeded holds its vote among these; returns the winner's first packets, not yet brought."""
         self.mail.clear()
         lose = outside(coordinator, *others)
-        self[coordinator].resign(Reason("scripted", "the script wants an election"))
+        self[coordinator]._elect(Reason("scripted", "the script wants an election"), binding=True)
         kept = self.carry(lose, _is_no_vote)
         for _ in range(MOST_ROUNDS):
             election = self[coordinator].election

@@ -68,6 +68,9 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     A request to join or to form that cannot be met is refused or goes on with those that are there after 12 times ``misses``
     rounds.
     """
+    if parameters.reach == "lan" and not parameters.reserve:
+        because = "with reserve = 0 the senders of a node can fill its mailbox, and a number that all wait for has no place in it"
+        return Progress(because=because)
     silent, unread = parameters.longest_silence + 4 * parameters.poll, parameters.patience + 4 * parameters.poll
     if parameters.reach == "node":
         within = max(silent, unread) + 2 * parameters.poll + 5 * MS
@@ -96,10 +99,11 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
             if parameters.networked and not any(node_of(parameters, name) == node for name in parameters.networked):
                 return f"nobody on {node} is networked, so its members of {group} cannot be reached; name one in networked"
         processes = {*members, *(name for name in parameters.networked if node_of(parameters, name) in nodes)}
-        if len(processes) > len(nodes) > 1 and parameters.longest_silence >= parameters.node_timeout:
-            silence, given_up = Duration(parameters.longest_silence), Duration(parameters.node_timeout)
-            late = f"a process that hangs is noticed after {format_duration(silence)} (silence)"
-            crashed = f"its node counts as crashed after {format_duration(given_up)} (misses x present_every)"
+        noticed = parameters.longest_silence + 2 * parameters.poll
+        if len(processes) > len(nodes) > 1 and noticed >= parameters.soonest_given_up:
+            late = f"a process that hangs is noticed after {format_duration(Duration(noticed))} (silence + 2 poll)"
+            given_up = format_duration(Duration(parameters.soonest_given_up))
+            crashed = f"its node may count as crashed after {given_up} ((misses - 1) x present_every + delta)"
             return f"{late}, but {crashed}; make poll and silence shorter, or misses or present_every larger"
         names = sum(len(member) + 2 for member in members)
         if names + 64 > parameters.room:

@@ -10,8 +10,8 @@ that of a round that was asked for, makes a new processor group, and O is its id
 - **Join.** A relay that starts broadcasts :class:`~.nodes_packets.NewGroup` at T. Everybody, the relay included, holds a round at
   T + delta; it is concluded at T + 2 delta. T is a multiple of delta / 5, so that nodes that start together share a round. A node
   takes no part in rounds that others have asked for before: not everybody knows it then.
-- **Failure.** The next rounds are at identity + k pi. Who was not heard during ``misses`` rounds is gone when the last of them is
-  concluded. With ``misses`` = 1 that is the protocol of the thesis, for networks that lose nothing.
+- **Failure.** The next rounds are at identity + k pi. A node that was not heard during ``misses`` of these intervals is gone when
+  the last of them is concluded. With ``misses`` = 1 that is the protocol of the thesis, for networks that lose nothing.
 - **Loss.** New-group packets are sent twice. Who misses both is told by the presents: an unknown node that says that it is there
   is taken in when the round is concluded, and whoever hears of a group with a later identity holds its rounds when that group
   does. While packets are lost groups with the same identity may differ for some rounds.
@@ -141,8 +141,10 @@ class Nodes:
         self._load = load
         self._pi = int(parameters.present_every)
         self._delta = int(parameters.delta)
-        self._patience = (parameters.misses - 1) * self._pi
-        """How old the last present of a node may be at the time of a round."""
+        self._patience = parameters.node_timeout - 1 if parameters.misses > 1 else 0
+        """How old the last present of a node may be at the time of a round. Rounds that newcomers ask for come early. With one
+        miss each of them counts, as in the thesis; with more, a node has ``misses`` intervals: else a start elsewhere could cost
+        a node whose relay hangs and is about to be replaced."""
         self.alive: dict[str, NodeState] = {}
         self.identity = 0
         """The time of the round that the processor group in force came from; 0: there is none yet."""
@@ -502,7 +504,7 @@ class Nodes:
     def _choose_lan(self) -> None:
         """The network on which most nodes were heard during the last rounds, the first of those that are equal. If nobody was
         heard on any it stays."""
-        since = self._host.now - self._patience - self._pi
+        since = self._host.now - self._parameters.node_timeout
         counts = [
             sum(state.lans[lan] > since for state in self.alive.values() if state.node != self._node)
             for lan in range(self._parameters.lans)
@@ -533,7 +535,7 @@ class Nodes:
             elif life < state.life:
                 return
         self._note(state, packet)
-        if 0 < state.said - packet.time <= self._patience + self._pi:
+        if 0 < state.said - packet.time <= self._parameters.node_timeout:
             return
         state.said = packet.time
         self._take(state, packet)

@@ -40,7 +40,8 @@ class Parameters:
     elements: int = parameter(64, "messages that a mailbox holds", minimum=2, maximum=4096)
     reserve: int = parameter(
         16,
-        "of these, how many are kept for messages that have a number, so that local senders cannot fill the mailbox",
+        "of these, how many are kept for messages that have a number, so that local senders cannot fill the mailbox "
+        "(0 is the thesis: between nodes a group may then stand still for good)",
         minimum=0,
     )
     history: int = parameter(64, "messages that a distributor keeps; with more it asks everybody to catch up", minimum=1)
@@ -115,3 +116,8 @@ class Parameters:
     def node_timeout(self) -> int:
         """How long (ns) a node may be silent before the others take it for crashed."""
         return self.misses * self.present_every
+
+    @property
+    def soonest_given_up(self) -> int:
+        """Time (ns) after which a relay that hangs costs its node, if it hangs right before a round and is not replaced."""
+        return (self.misses - 1) * self.present_every + self.delta

@@ -97,12 +97,18 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     hands its office over after ``patience``, and its successor excludes it after another one; each of the two steps of a
     synchronisation phase ends after ``patience`` too. Only one of these holds a message up at a time.
 
+    Senders take turns. Where a history has room for fewer batches than there are members, a message waits for its turn for some
+    phases more, of two round trips each; the last of a member that leaves waits for all turns of its window.
+
     A joiner gives up, and halts, after ``JOIN_PATIENCE`` times ``patience``. A member that leaves waits for its own messages, and
     if it is the sequencer for a hand-over.
     """
+    members = max(map(len, groups.values()), default=1)
+    phase = 3 * parameters.suspect_after + parameters.sync_after
     within = 2 * parameters.patience + 8 * parameters.suspect_after
+    turn, turns = (phase * ((batches - 1) // parameters.history) for batches in (members, members * parameters.window))
     despite = {"sluggish", "loss<=0.3"} if parameters.any_survivor else {"pause", "sluggish", "loss<=0.3"}
-    return Progress(within, within + JOIN_PATIENCE * parameters.patience, frozenset(despite))
+    return Progress(within + turn, within + turns + JOIN_PATIENCE * parameters.patience, frozenset(despite))
 
 
 def settle(parameters: Any) -> int:

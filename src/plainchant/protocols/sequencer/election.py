@@ -54,7 +54,7 @@ VOTES: Final = 3
 """A vote that a member refused, because it had promised as much to another coordinator, is repeated with a higher epoch at most
 this number of times before it goes on without that member."""
 ALIVE: Final = 2
-"""Multiple of ``suspect_after`` for which a vote waits for a member that answered the trial."""
+"""Multiple of ``suspect_after`` for which a vote waits for a member that is known to live."""
 
 
 def next_epoch(latest: int, rank: int, members: int) -> int:
@@ -70,6 +70,7 @@ class Election:
     """Exists at a member that coordinates, until a new epoch begins.
 
     ``missed``: processes that the coordinator has not heard for long; the vote does not wait for them if all others answered.
+    ``heard``: those that it knows to live.
     What an election does to its member: ``step_down`` promises an epoch to a process, ``take_office`` begins the epoch that this
     member won, ``hear_again`` ends an election because the others hear the sequencer, ``halt`` ends the member.
     """
@@ -80,6 +81,7 @@ class Election:
         reason: Reason,
         *,
         missed: frozenset[ProcessId],
+        heard: frozenset[ProcessId],
         step_down: Callable[[int, ProcessId], None],
         take_office: Callable[[Elected], None],
         hear_again: Callable[[], None],
@@ -102,6 +104,8 @@ class Election:
         self.stage = ""
         self.began = 0
         """When the stage began."""
+        self.answered = 0
+        """When the last answer came that counts."""
         self.deadline = 0
         """When the stage goes on without members that have not answered, or ends."""
         self.pace = 0
@@ -111,8 +115,8 @@ class Election:
         self.refused: dict[ProcessId, None] = {}
         self.invited: dict[ProcessId, None] = {}
         """The processes that were asked; answers of others do not count."""
-        self.alive: dict[ProcessId, None] = {}
-        """The processes that answered anything in this election."""
+        self.alive: dict[ProcessId, None] = dict.fromkeys(heard)
+        """The processes that live: they answered anything in this election."""
         self.winner: ProcessId = ""
         self.elected: Elected | None = None
         self.due = 0
@@ -186,6 +190,7 @@ class Election:
         self.alive[source] = None
         if packet.epoch == self.epoch and packet.trial == (self.stage == "trial") and self.stage in ("trial", "vote"):
             self.yes[source] = packet
+            self.answered = self.host.now
             self._judge()
 
     def on_refuse(self, source: ProcessId, packet: Refuse) -> None:
@@ -217,6 +222,10 @@ class Election:
             return
         if self.stage == "trial":
             self._keep_pace()
+            if self._any_survivor:
+                self._missed |= (
+                    frozenset(electorate) - self.yes.keys()
+                )  # asked for so long, they would not answer the vote either
             self._vote()
         elif self.stage == "vote" and (deadline or all_answered):
             # Waiting for all of them keeps what only one of them may hold (with resilience r: all but r).
@@ -224,7 +233,8 @@ class Election:
             self._decide(voters)
 
     def _keep_pace(self) -> None:
-        taken = self.host.now - self.began
+        """Waiting for members that never answered is no part of it."""
+        taken = self.answered - self.began
         self.pace = min(max(self.pace, taken), self.standing.parameters.patience)
 
     def _decide(self, voters: tuple[ProcessId, ...]) -> None:

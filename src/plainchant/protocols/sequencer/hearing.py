@@ -35,6 +35,11 @@ class Hearing:
         """It has been heard."""
         self._heard[process] = self._host.now
 
+    def miss(self, reasons: dict[ProcessId, Reason]) -> None:
+        """These are suspected from now on."""
+        self._heard |= dict.fromkeys(reasons, self._host.now - self._limit - 1)
+        self.suspects |= reasons
+
     def forgive(self, now: int) -> None:
         """This process was stopped: the others were not silent."""
         self._heard = dict.fromkeys(self._heard, now)

@@ -245,7 +245,7 @@ class Member(Engine, Standing):
             if ending is not None:
                 how, reason = ending
                 if how is Ending.RESIGN:
-                    self.resign(reason, missed=frozenset(self.office.hearing.suspects))
+                    self._resign(self.office, reason)
                 else:
                     self._halt(reason)
         elif self.follows:
@@ -284,7 +284,7 @@ class Member(Engine, Standing):
             if self.host.now < self.office.since + 2 * self.parameters.quiet_after:
                 return  # the member that handed us the office may want to leave too, and has yet to ask: it would get it back
             self.host.record("elect", self.group, stage="hand-over", situation="sequencer leaves")
-            self.resign(Reason(LEFT, f"the sequencer {self.me} leaves"))
+            self._resign(self.office, Reason(LEFT, f"the sequencer {self.me} leaves"))
 
     def _on_ask_join(self, source: ProcessId, packet: AskJoin) -> None:
         if self.office is not None:
@@ -600,17 +600,29 @@ class Member(Engine, Standing):
     def _suspect_sequencer(self, reason: Reason) -> None:
         if self.election is None and self.office is None and self.view is not None and self.calling.is_free:
             self.host.record("suspect", self.group, process=self.sequencer, **reason.to_detail())
-            self._elect(reason, missed=frozenset((self.sequencer,)))
+            # One that is heard but does not bring a number may only be far away: it has a vote, and may refuse.
+            heard = self.watch.hears_sequencer()
+            self._elect(reason, missed=frozenset() if heard else frozenset((self.sequencer,)))
 
-    def resign(self, reason: Reason, *, missed: frozenset[ProcessId] = frozenset()) -> None:
-        """A sequencer that has no followers, or wants to hand its office over, calls an election itself."""
-        self._elect(reason, binding=True, missed=missed)
+    def _resign(self, office: Office, reason: Reason) -> None:
+        """A sequencer that has no followers, or wants to hand its office over, calls an election itself. It knows which members
+        it hears, and no trial has measured the round trip: the vote waits for them."""
+        suspects = frozenset(office.hearing.suspects)
+        self._elect(reason, binding=True, missed=suspects, heard=frozenset(office.others) - suspects)
 
-    def _elect(self, reason: Reason, *, binding: bool = False, missed: frozenset[ProcessId] = frozenset()) -> None:
+    def _elect(
+        self,
+        reason: Reason,
+        *,
+        binding: bool = False,
+        missed: frozenset[ProcessId] = frozenset(),
+        heard: frozenset[ProcessId] = frozenset(),
+    ) -> None:
         self.election = Election(
             self,
             reason,
             missed=missed,
+            heard=heard,
             step_down=self.step_down,
             take_office=self._take_office,
             hear_again=self._hear_again,

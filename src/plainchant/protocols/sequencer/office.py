@@ -126,6 +126,8 @@ class Office:
             for process in newest.members
             if process not in self.voters and process not in joiners
         }
+        if self._any_survivor:
+            self.hearing.miss(left)  # they cannot follow this epoch: a view that was proposed with them does not wait for them
         self.announce(self.others)  # a new epoch is followed from its announcement on
         for process, number in joiners.items():
             self._welcome(process, number)
@@ -253,8 +255,8 @@ class Office:
             if source in self.held:
                 self.held[source].pop(request, None)
                 self._number_held()
-            elif self._turns and self.requests.wants_number:
-                self.pump()
+            else:
+                self._take_turn()
         elif request <= last + self.parameters.window:
             held = self.held.setdefault(source, {})
             held[request] = batch
@@ -273,20 +275,30 @@ class Office:
             self._bring(source, number, number)
 
     def _number_held(self) -> None:
-        """Numbers what had to wait, one of each sender in turn, in each sender's own order."""
+        """Numbers what had to wait, one of each sender in turn, in each sender's own order. There may be room for a few only. So
+        a sender that had its turn goes to the end, and the sequencer takes its own as soon as it is due; or some would never
+        have theirs."""
         progress = True
         while progress:
             progress = False
             for source in list(self.held):
+                self._take_turn()
                 held = self.held[source]
                 request = self.log.table.get(source, 0) + 1
                 if request in held and self.open:
                     self.number(source, request, held.pop(request))
+                    self._end_turn(source)
                     progress = True
                 if not held:
                     del self.held[source]
-            if self._turns and self.requests.wants_number:
-                self.pump()
+        self._take_turn()
+
+    def _take_turn(self) -> None:
+        if self._turns and self.requests.wants_number:
+            self.pump()
+
+    def _end_turn(self, source: ProcessId) -> None:
+        self.held[source] = self.held.pop(source)
 
     def resume(self) -> None:
         """There may be room again."""

@@ -14,19 +14,23 @@ from typing import Final
 from ...core.engine import Host
 from .parameters import Parameters
 
-HEARD_TICKS: Final = 2
-"""A member that has heard the sequencer within this number of ticks refuses to elect another."""
+HEARD_BEATS: Final = 2
+"""A member that has heard the sequencer within this number of heartbeats refuses to elect another."""
+HEARD_SHARE: Final = 4
+"""The same within this share of ``suspect_after``: where packets are lost, two heartbeats often are."""
 
 
 class Watch:
     """``heard`` and ``spoke`` are set when the member hears the sequencer or speaks to it, and cleared by the tick."""
 
-    __slots__ = ("_due", "_host", "_limit", "_parameters", "_silent_ticks", "heard", "spoke")
+    __slots__ = ("_due", "_host", "_lately", "_limit", "_parameters", "_silent_ticks", "heard", "spoke")
 
     def __init__(self, host: Host, parameters: Parameters) -> None:
         self._host = host
         self._parameters = parameters
         self._limit = -(-parameters.patience // parameters.quiet_after)
+        lately = max(HEARD_BEATS * parameters.heartbeat, parameters.suspect_after // HEARD_SHARE)
+        self._lately = -(-lately // parameters.quiet_after)
         self._silent_ticks = 0
         self._due = 0
         self.heard = False
@@ -48,7 +52,7 @@ class Watch:
 
     def hears_sequencer(self) -> bool:
         """Whether it was heard lately."""
-        return self.heard or self._silent_ticks < HEARD_TICKS
+        return self.heard or self._silent_ticks < self._lately
 
     @property
     def is_new(self) -> bool:

@@ -147,13 +147,15 @@ class Judge:
             if number in times:
                 behind = False
                 continue
+            if behind:
+                continue
             accepted, place = handed.accepted[number]
             since = max(accepted, times.get(number - 1, -FOREVER))
-            if behind or since >= latest:
-                continue
             until = self.owed_until(p, q, group, send)
-            if until is not None and not self._is_too_large(send.row, size):
-                behind = True
+            if until is None or self._is_too_large(send.row, size):
+                continue
+            behind = True  # later ones wait for it, however short its own time has been
+            if since < latest:
                 self._report.cases += 1
                 self._wait(p, q, group, (since, until), bound, send.message, place, seen)
         if behind or not handed.untaken:

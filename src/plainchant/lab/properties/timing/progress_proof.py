@@ -136,10 +136,11 @@ class _Waiting:
         for hole in holes:
             found = self._first_owed(p, q, group, accepted, hole, self._before(hole[0], steps), latest)
             if found is not None:
-                cases += 1
-                if judge.waited(p, q, group, found, bound):
-                    raise Doubtful
                 is_behind = hole[1] == taken
+                if found[0] < latest:
+                    cases += 1
+                    if judge.waited(p, q, group, found, bound):
+                        raise Doubtful
         if is_behind or accepted.untaken is None:
             return cases
         index, time = accepted.untaken
@@ -155,23 +156,20 @@ class _Waiting:
     def _first_owed(
         self, p: History, q: History, group: str, accepted: _Accepted, hole: Range, before: int, latest: int
     ) -> tuple[int, int] | None:
-        """From when to when q is asked for the first message of a hole that it owes long enough to be judged; None: for none."""
+        """From when to when q is asked for the first message of a hole that it owes; None: for none."""
         for span in self._prover.evidence.sent[p.name, group]:
             low, high = max(span.low, hole[0]), min(span.high, hole[1])
             if low > high:
                 continue
-            since = accepted.times[low - 1 : high].copy()
-            if low == hole[0]:
-                since[0] = max(since[0], before)
-            early = np.flatnonzero(since < latest)
-            if not len(early):
-                continue
             send = self._prover.evidence.event(p.name, span.first)
             if send.view is None:  # owing differs from message to message
-                raise Doubtful
+                if (accepted.times[low - 1 : high] < latest).any():
+                    raise Doubtful
+                continue
             until = self._judge.owed_until(p, q, group, send)
             if until is not None:
-                return int(since[early[0]]), until
+                since = int(accepted.times[low - 1])
+                return max(since, before) if low == hole[0] else since, until
         return None
 
     @staticmethod
