@@ -209,6 +209,24 @@ def _never_silent(self: Ring) -> bool:
 mutant("a ring of one speaks before there is a group", Ring, "_is_silent")(property(_never_silent))
 
 
+def _looks_at_the_token_alone(self: Ring) -> bool:
+    return self._spoke_at is None or self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack
+
+
+mutant("a process that wakes up takes the first token that it finds", Ring, "_may_have_slept")(
+    property(_looks_at_the_token_alone)
+)
+
+
+@mutant("an answer counts only while it is waited for", Inquiry, "answered")
+def _only_in_time(self: Inquiry, source: ProcessId, here: Here) -> None:
+    if self.is_open and here.asked == self._ring.heard_visit:
+        _ANSWERED(self, source, here)
+
+
+_ANSWERED = Inquiry.answered
+
+
 @mutant("a joiner takes no offer", Entrance, "refused")
 def _takes_no_offer(self: Entrance, packet: Refuse) -> None:
     if packet.ring == self._asked:

@@ -167,6 +167,24 @@ SCENARIOS: Mapping[str, Script] = {
     ),
     # Each packet takes 64 bytes more on the wire: thirty rings of one that speak all the time would fill the medium.
     "thirty find each other": Script(_sixteen("thirty-find", network=dataclasses.replace(NEAR, header=64), size=30)),
+    # p2 wakes up with a token from before its elimination, when it is the turn of another member on the same medium.
+    "one of three wakes up": Script(
+        dataclasses.replace(
+            _sixteen("wakes-up", Fault(kind="pause", at=_time(1061.9), process="p2", length=_time(206.3)), size=3),
+            parameters={"clocks": "none"},
+            workload=(Workload(rate=40.0, size=1300),),
+        ),
+        {"p2": "eliminated"},
+    ),
+    # p2 hears nothing for so long that it is eliminated, and of that it hears nothing either; then it asks, while the ring turns.
+    "one of sixteen is deaf for a while": Script(
+        dataclasses.replace(
+            _sixteen("deaf-for-a-while", _deaf("p2", 1050, 100)),
+            parameters={"clocks": "none", "hold": _time(7), "heartbeats": 1},
+            workload=(Workload(rate=10.0, size=1300),),
+        ),
+        {"p2": "eliminated"},
+    ),
     # dan has left, P is kept, and gus asks for more of it than there is: the others' promises do not allow a larger P.
     "a joiner is offered less": Script(
         _scenario(

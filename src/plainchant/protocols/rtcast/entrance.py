@@ -172,21 +172,20 @@ class Entrance:
             self._knocks += 1
             away = away[self._knocks % len(away) :][:1] if away else ()
         if not self._asked:
-            self._host.send(away, Knock(self._group, self._host.me, ring.name, len(ring.ring) if ring.name else 0))
+            self._host.send(away, Knock(self._group, ring.name))
         every = self._knock_every
         self._host.set_timer(KNOCK, self._host.now + every // 2 + self._host.random.randrange(every))
 
     def knocked(self, source: ProcessId, knock: Knock) -> None:
         """Somebody looks for the group."""
         ring = self._ring
-        process = knock.process
-        if self.is_outside or process in ring.ring or (knock.ring == ring.name and knock.ring):
+        if self.is_outside or source in ring.ring or (knock.ring == ring.name and knock.ring):
             return
         self._heard_at = self._host.now
         if ring.will_form or not knock.ring or ring.name < knock.ring:
-            self._note_knocker(process)
-            if process in self._knockers:
-                self._to_mention[process] = None
+            self._note_knocker(source)
+            if source in self._knockers:
+                self._to_mention[source] = None
             return
         self._better_at = self._host.now
         if len(ring.ring) > 1:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from .gaps import Gaps
 
 TOKEN: Final = "token"
+WOKEN: Final = "woken"
 SLOT: Final = "slot"
 IDLE: Final = "idle"
 OWN: Final = "own"
@@ -151,6 +152,8 @@ class Ring(Engine):
         self._ready = False
         self._deferred: Beat | None = None
         """A token with which our turn begins when all else that has come is heard."""
+        self._woke_at = -(1 << 62)
+        """When we last heard of a turn that we should have asked for long before: we may have been stopped."""
         self._aside: Callable[[], None] | None = None
         self._leaving = False
         self._own_heard = 0
@@ -247,6 +250,8 @@ class Ring(Engine):
     def expire(self, timer: Timer) -> None:
         if timer == TOKEN:
             self._timed_out()
+        elif timer == WOKEN:
+            self._take_deferred()
         elif timer == PROBE:
             self.inquiry.decide()
         elif timer in (SLOT, IDLE):
@@ -380,6 +385,8 @@ class Ring(Engine):
 
     def hears_of(self, visit: int, holder: ProcessId, ago: int = 0) -> None:
         if visit > self.heard_visit:
+            if self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack:
+                self._woke_at = self.host.now
             self.heard_visit, self.heard_holder, self.heard_at = visit, holder, self.host.now - ago
             self.inquiry.close()
             self._arm()
@@ -466,14 +473,18 @@ class Ring(Engine):
             if self._deferred is None:
                 self.take_turn("token", beat.visit + 1, beat.slot)
             else:
-                self.set_due(TOKEN, self.host.now)
+                # Not by ``TOKEN``: one that came due while we were stopped may be handled before the packets after it.
+                self.host.set_timer(WOKEN, self.host.now)
 
     @property
     def _may_have_slept(self) -> bool:
         """Whether a token may be an old one: it comes when we should have asked for it already, or we have just come in and do
         not know for how long it has been here. Then all that has come is heard before the turn begins; a process that was
-        stopped would speak in the turn of another, from the first packet that it finds."""
-        return self._spoke_at is None or self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack
+        stopped would speak in the turn of another, from the first packets that it finds. (The packets before the token count too:
+        each of them begins our patience anew. A process that woke up so took the turn of an old token, and on a shared medium
+        the member whose turn it was did not hear itself and stopped.)"""
+        now, slack = self.host.now, self.interface.slack
+        return self._spoke_at is None or now > self._due.get(TOKEN, now) + slack or now <= self._woke_at + slack
 
     def _measure_hold(self, visit: int) -> None:
         """Our heartbeat has come back: how long our turn really took, the way back included, against T."""
@@ -524,11 +535,7 @@ class Ring(Engine):
         self.set_due(TOKEN, max(self.heard_at + wait, self.host.now))
 
     def _timed_out(self) -> None:
-        if self._phase or not self.name:
-            return
-        beat, self._deferred = self._deferred, None
-        if beat is not None and beat.visit == self.heard_visit and self._heir(beat.next) == self.me:
-            self.take_turn("token", beat.visit + 1, beat.slot)
+        if self._phase or not self.name or self._deferred is not None:
             return
         if self._is_late(TOKEN):
             return
@@ -539,6 +546,16 @@ class Ring(Engine):
                 self.take_turn("alone", self.heard_visit + 1, False)
             return
         self.inquiry.begin()
+
+    def _take_deferred(self) -> None:
+        """All that had come is heard: if the token is still the newest, our turn begins."""
+        beat, self._deferred = self._deferred, None
+        if beat is None or self._phase or not self.name:
+            return
+        if beat.visit == self.heard_visit and self._heir(beat.next) == self.me:
+            self.take_turn("token", beat.visit + 1, beat.slot)
+        else:
+            self._arm()
 
     @property
     def _is_silent(self) -> bool:
@@ -690,7 +707,8 @@ class Ring(Engine):
                 turn.fit(to)
             turn.say(word, to)
             if isinstance(word, Change) and word.joined:
-                for size in (turn.sizes.acknowledgement, *map(len, self.sponsor.parts())):
+                envelope = self.interface.envelope(self.ring)
+                for size in (turn.sizes.acknowledgement, *(len(part) + envelope for part in self.sponsor.parts())):
                     turn.charge(size)
         if self._acks or (self.gaps is not None and self.gaps.has_resends):
             turn.go_ahead(is_goodbye=self._is_gone)
@@ -698,6 +716,8 @@ class Ring(Engine):
             if set(ack.joined) <= set(self.ring):
                 self.host.send(ack.joined, ack)
                 turn.charge(turn.sizes.acknowledgement)
+        if not self._acks and not (isinstance(word, Change) and word.joined):
+            self.sponsor.refuse(turn)
         self._acks = []
         if self.gaps is not None:
             turn.resend(self.gaps)
@@ -711,9 +731,7 @@ class Ring(Engine):
 
     def _next_word(self, turn: Turn) -> Word | None:
         """What we have to say to the ring in an ordinary turn: as its sponsor, or that we leave."""
-        word = self.sponsor.word()
-        for _ in range(self.sponsor.taken_packets()):
-            turn.charge(0)
+        word = self.sponsor.word(turn)
         if word is None and self._leaving and self.is_up_to_date and not self._has_messages():
             return self._goodbye()
         return word
@@ -892,7 +910,8 @@ class Ring(Engine):
         if data.batch is not None or isinstance(word, Change):
             self.outlet.put(order.rank, data)
             self.outlet.flush(everything=isinstance(word, Change) and word.left == self.me)
-        if self._phase == IDLE and ((self._awaits_order and self.is_up_to_date) or (self._awaits_ack and not self._owes_ack)):
+        has_come = (self._awaits_order and self.is_up_to_date) or (self._awaits_ack and not self._owes_ack)
+        if has_come and self._phase == IDLE and self.host.now <= self._due[IDLE]:
             self._speak()
 
     def _ordered_change(self, change: Change) -> None:
@@ -1052,7 +1071,7 @@ class Ring(Engine):
             self.entrance.again(code)
 
     def _stop_timers(self) -> None:
-        for timer in (TOKEN, PROBE, SLOT, IDLE, OWN, READING):
+        for timer in (TOKEN, WOKEN, PROBE, SLOT, IDLE, OWN, READING):
             self.host.cancel_timer(timer)
 
     def abandon(self) -> None:
