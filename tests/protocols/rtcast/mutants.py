@@ -218,6 +218,12 @@ mutant("a process that wakes up takes the first token that it finds", Ring, "_ma
 )
 
 
+@mutant("each copy of a question is answered as often as a heartbeat is sent", Inquiry, "_answer")
+def _repeats(self: Inquiry, source: ProcessId, where: Where) -> None:
+    for _ in range(self._ring.parameters.heartbeats):
+        _ANSWER(self, source, where)
+
+
 @mutant("an answer counts only while it is waited for", Inquiry, "answered")
 def _only_in_time(self: Inquiry, source: ProcessId, here: Here) -> None:
     if self.is_open and here.asked == self._ring.heard_visit:

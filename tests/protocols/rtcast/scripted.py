@@ -157,6 +157,13 @@ SCENARIOS: Mapping[str, Script] = {
     "one of sixteen dies, large headers": Script(
         _sixteen("sixteen-headers", _crash("p5", 1050), network=dataclasses.replace(NEAR, header=64))
     ),
+    # The question goes out four times, as heartbeats do. If each copy were answered four times, the elimination would be late.
+    "one of sixteen dies, four heartbeats": Script(
+        dataclasses.replace(
+            _sixteen("sixteen-four", _crash("p5", 1050), network=dataclasses.replace(NEAR, header=64)),
+            parameters={"header": 128, "heartbeats": 4},
+        )
+    ),
     "a seventeenth joins": Script(_sixteen("seventeen", _SEVENTEENTH, later=("q",))),
     "a seventeenth joins, large headers": Script(
         _sixteen("seventeen-headers", _SEVENTEENTH, later=("q",), network=dataclasses.replace(NEAR, header=64))

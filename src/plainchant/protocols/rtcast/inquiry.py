@@ -154,8 +154,8 @@ class Inquiry:
         if ring.me not in where.silent and not again:
             self._make_way(source, is_ahead=where.visit > ring.heard_visit)
         if self._stands_still(source, where):
-            for _ in range(ring.parameters.heartbeats):
-                self._answer(source, where)
+            # A question comes as often as a heartbeat is sent, and each copy of it is answered once: `probe` has time for that.
+            self._answer(source, where)
         elif source in self._owed or len(self._owed) < OWED:
             self._owed[source] = where
 
