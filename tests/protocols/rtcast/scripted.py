@@ -157,11 +157,37 @@ SCENARIOS: Mapping[str, Script] = {
     "one of sixteen dies, large headers": Script(
         _sixteen("sixteen-headers", _crash("p5", 1050), network=dataclasses.replace(NEAR, header=64))
     ),
-    # The question goes out four times, as heartbeats do. If each copy were answered four times, the elimination would be late.
-    "one of sixteen dies, four heartbeats": Script(
+    # The question goes out six times, as heartbeats do. If each copy were answered six times, the elimination would be late.
+    "one of sixteen dies, six heartbeats": Script(
         dataclasses.replace(
-            _sixteen("sixteen-four", _crash("p5", 1050), network=dataclasses.replace(NEAR, header=64)),
-            parameters={"header": 128, "heartbeats": 4},
+            _sixteen("sixteen-six", _crash("p5", 1050), network=dataclasses.replace(NEAR, header=64)),
+            parameters={"header": 128, "heartbeats": 6, "hold": _time(9)},
+        )
+    ),
+    # The token comes with the first of eight heartbeats. The other seven are on the medium still, before this turn's packets.
+    "one of sixteen dies, eight heartbeats": Script(
+        dataclasses.replace(
+            _sixteen(
+                "sixteen-eight",
+                _crash("p3", 1050),
+                network=dataclasses.replace(NEAR, header=64, delay=Delay("uniform", _time(0.1), _time(1.9))),
+            ),
+            parameters={"retransmissions": 0, "header": 128, "heartbeats": 8, "hold": _time(9)},
+            workload=(Workload(rate=20.0, size=20),),
+        )
+    ),
+    # They knock at one instant, each again and again, and no knock is in a turn.
+    "twenty-eight join four at once": Script(
+        dataclasses.replace(
+            _sixteen(
+                "twenty-eight",
+                *(Fault(kind="join", at=_time(700), process=f"q{number}") for number in range(28)),
+                r=0,
+                later=tuple(f"q{number}" for number in range(28)),
+                network=dataclasses.replace(NEAR, header=64),
+                size=4,
+            ),
+            parameters={"retransmissions": 0, "header": 128, "hold": _time(6), "gather": _time(1000)},
         )
     ),
     "a seventeenth joins": Script(_sixteen("seventeen", _SEVENTEENTH, later=("q",))),

@@ -59,7 +59,7 @@ from .packets import (
     Word,
 )
 from .parameters import Parameters
-from .sizes import ASKS
+from .sizes import ASKS, size_of
 from .sponsor import Sponsor
 from .turn import Turn
 
@@ -146,7 +146,9 @@ class Ring(Engine):
         """The last change that we have acknowledged, or have made."""
         self._turn_at = 0
         self._begun_at = 0
-        """When our time began to run: after the slot."""
+        """When our time began to run: after the slot, and after the turn before ours."""
+        self._not_before = 0
+        """When the turn before ours is over, as far as its heartbeat shows."""
         self._spoke_at: int | None = None
         self._by = ""
         self._ready = False
@@ -185,12 +187,12 @@ class Ring(Engine):
             self._stop_timers()
             self.name = ""
         elif self._phase == IDLE and self.host.now <= self._due[IDLE]:
-            self._speak()
+            self._speak_soon()
 
     def ready(self, group: GroupId) -> None:
         self._ready = True
         if self._phase == IDLE and not (self._awaits_order or self._awaits_ack) and self.host.now <= self._due[IDLE]:
-            self._speak()
+            self._speak_soon()
 
     def waiting(self) -> Reason | None:
         if not self.formed or self.order is None:
@@ -471,7 +473,7 @@ class Ring(Engine):
         if is_due and self._heir(beat.next) == self.me and not self._is_silent:
             self._deferred = beat if self._may_have_slept else None
             if self._deferred is None:
-                self.take_turn("token", beat.visit + 1, beat.slot)
+                self._take_token(beat)
             else:
                 # Not by ``TOKEN``: one that came due while we were stopped may be handled before the packets after it.
                 self.host.set_timer(WOKEN, self.host.now)
@@ -553,7 +555,7 @@ class Ring(Engine):
         if beat is None or self._phase or not self.name:
             return
         if beat.visit == self.heard_visit and self._heir(beat.next) == self.me:
-            self.take_turn("token", beat.visit + 1, beat.slot)
+            self._take_token(beat)
         else:
             self._arm()
 
@@ -613,6 +615,13 @@ class Ring(Engine):
 
     # --- our turn -----------------------------------------------------------------------------------------------------
 
+    def _take_token(self, beat: Beat) -> None:
+        """The first copy of a heartbeat gives us the token. On a shared medium the other copies are before us still: they are in
+        the turn of their sender, which is not over. Without this wait each turn left its copies to the next one; where delays
+        are short and heartbeats long, some turns later a packet waited for the medium for longer than d_max."""
+        self._not_before = self.host.now + (self.parameters.heartbeats - 1) * self.interface.cost(size_of(beat))
+        self.take_turn("token", beat.visit + 1, beat.slot)
+
     def take_turn(self, by: str, visit: int, slot: bool, change: Change | None = None) -> None:
         self.inquiry.close()
         self.host.cancel_timer(TOKEN)
@@ -667,7 +676,8 @@ class Ring(Engine):
 
     def _begin(self) -> None:
         """The slot, if there was one, is over: speaks, or waits a little for something to say."""
-        self._begun_at = self.host.now
+        now = self.host.now
+        self._begun_at = max(now, self._not_before)
         resends = self.gaps is not None and self.gaps.has_resends
         self._awaits_order = (self._leaving or self.sponsor.has_words) and not self.is_up_to_date
         self._awaits_ack = self._owes_ack
@@ -675,18 +685,25 @@ class Ring(Engine):
             # A change lets a process in, and its packet is still under way. In our next turn the joiner would be gone.
             sizes = self.interface.sizes(self.ring)
             needed = self.interface.cost(sizes.acknowledgement) + self.parameters.heartbeats * self.interface.cost(sizes.beat)
-            self.set_due(IDLE, self.host.now + max(0, min(self.interface.hold_back, self.hold - needed)))
+            self.set_due(IDLE, max(now + min(self.interface.hold_back, self.hold - needed), self._begun_at))
         elif self._awaits_order:
             # What is to be said needs the whole order; a packet of before may be on its way still.
             wait = min(self.interface.hold_back, self.hold // 2)
-            self.set_due(IDLE, self.host.now + wait)
+            self.set_due(IDLE, max(now + wait, self._begun_at))
         elif self._ready or self._leaving or self._acks or resends or self.sponsor.has_words:
-            self._speak()
+            self._speak_soon()
         else:
             wait = min(int(self.parameters.idle_hold), self.hold)
             if len(self.ring) == 1:
                 wait = self.hold // (2 if self.formed else 1)
-            self.set_due(IDLE, self.host.now + wait)
+            self.set_due(IDLE, max(now + wait, self._begun_at))
+
+    def _speak_soon(self) -> None:
+        """Speaks, as soon as the turn before ours is over."""
+        if self.host.now < self._begun_at:
+            self.set_due(IDLE, self._begun_at)
+        else:
+            self._speak()
 
     def _speak(self, change: Change | None = None) -> None:
         """Sends all that this turn has, and passes the token on."""
@@ -804,7 +821,9 @@ class Ring(Engine):
         )
         to = tuple(dict.fromkeys((*ring, self.me, *knockers)))
         size = turn.sizes.beat + max(0, len(asks) - ASKS) * self._ask_size
-        for _ in range(self.parameters.heartbeats):
+        for copy in range(self.parameters.heartbeats):
+            if copy:  # A copy is not late because it leaves after the others.
+                beat = msgspec.structs.replace(beat, at=self.stamp(turn.spent + self.interface.cost(turn.sizes.beat)))
             self.host.send(to, beat)
             turn.charge(size)
         rotation = None if self._spoke_at is None else self._turn_at - self._spoke_at
@@ -912,7 +931,7 @@ class Ring(Engine):
             self.outlet.flush(everything=isinstance(word, Change) and word.left == self.me)
         has_come = (self._awaits_order and self.is_up_to_date) or (self._awaits_ack and not self._owes_ack)
         if has_come and self._phase == IDLE and self.host.now <= self._due[IDLE]:
-            self._speak()
+            self._speak_soon()
 
     def _ordered_change(self, change: Change) -> None:
         order = self.order
