@@ -16,7 +16,7 @@ from unittest import mock
 import msgspec
 
 from plainchant.core.model import Batch, GroupId, ProcessId
-from plainchant.protocols.rtcast import analysis
+from plainchant.protocols.rtcast import analysis, entrance
 from plainchant.protocols.rtcast.admission import Admission
 from plainchant.protocols.rtcast.analysis import NUMBER, Item
 from plainchant.protocols.rtcast.entrance import Entrance
@@ -24,7 +24,7 @@ from plainchant.protocols.rtcast.gaps import Gaps
 from plainchant.protocols.rtcast.inquiry import Inquiry
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.order import Order, Place
-from plainchant.protocols.rtcast.packets import Ask, Asked, Change, Data, Here, JoinAck, Reclaim, Refuse, Where
+from plainchant.protocols.rtcast.packets import Ask, Asked, Beat, Change, Data, Here, JoinAck, Reclaim, Refuse, Where
 from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.protocols.rtcast.ring import TOKEN, Ring
 from plainchant.protocols.rtcast.sponsor import Sponsor
@@ -207,6 +207,38 @@ def _never_silent(self: Ring) -> bool:
 
 
 mutant("a ring of one speaks before there is a group", Ring, "_is_silent")(property(_never_silent))
+
+
+def _looks_at_the_token_alone(self: Ring) -> bool:
+    return self._spoke_at is None or self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack
+
+
+mutant("a process that wakes up takes the first token that it finds", Ring, "_may_have_slept")(
+    property(_looks_at_the_token_alone)
+)
+
+
+@mutant("a turn begins with the first copy of the heartbeat", Ring, "_take_token")
+def _takes_at_once(self: Ring, beat: Beat) -> None:
+    self.take_turn("token", beat.visit + 1, beat.slot)
+
+
+mutant("a joiner knocks as if it were the only one", entrance, "CROWD")(1)
+
+
+@mutant("each copy of a question is answered as often as a heartbeat is sent", Inquiry, "_answer")
+def _repeats(self: Inquiry, source: ProcessId, where: Where) -> None:
+    for _ in range(self._ring.parameters.heartbeats):
+        _ANSWER(self, source, where)
+
+
+@mutant("an answer counts only while it is waited for", Inquiry, "answered")
+def _only_in_time(self: Inquiry, source: ProcessId, here: Here) -> None:
+    if self.is_open and here.asked == self._ring.heard_visit:
+        _ANSWERED(self, source, here)
+
+
+_ANSWERED = Inquiry.answered
 
 
 @mutant("a joiner takes no offer", Entrance, "refused")

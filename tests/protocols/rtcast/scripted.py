@@ -157,6 +157,39 @@ SCENARIOS: Mapping[str, Script] = {
     "one of sixteen dies, large headers": Script(
         _sixteen("sixteen-headers", _crash("p5", 1050), network=dataclasses.replace(NEAR, header=64))
     ),
+    # The question goes out six times, as heartbeats do. If each copy were answered six times, the elimination would be late.
+    "one of sixteen dies, six heartbeats": Script(
+        dataclasses.replace(
+            _sixteen("sixteen-six", _crash("p5", 1050), network=dataclasses.replace(NEAR, header=64)),
+            parameters={"header": 128, "heartbeats": 6, "hold": _time(9)},
+        )
+    ),
+    # The token comes with the first of eight heartbeats. The other seven are on the medium still, before this turn's packets.
+    "one of sixteen dies, eight heartbeats": Script(
+        dataclasses.replace(
+            _sixteen(
+                "sixteen-eight",
+                _crash("p3", 1050),
+                network=dataclasses.replace(NEAR, header=64, delay=Delay("uniform", _time(0.1), _time(1.9))),
+            ),
+            parameters={"retransmissions": 0, "header": 128, "heartbeats": 8, "hold": _time(9)},
+            workload=(Workload(rate=20.0, size=20),),
+        )
+    ),
+    # They knock at one instant, each again and again, and no knock is in a turn.
+    "twenty-eight join four at once": Script(
+        dataclasses.replace(
+            _sixteen(
+                "twenty-eight",
+                *(Fault(kind="join", at=_time(700), process=f"q{number}") for number in range(28)),
+                r=0,
+                later=tuple(f"q{number}" for number in range(28)),
+                network=dataclasses.replace(NEAR, header=64),
+                size=4,
+            ),
+            parameters={"retransmissions": 0, "header": 128, "hold": _time(6), "gather": _time(1000)},
+        )
+    ),
     "a seventeenth joins": Script(_sixteen("seventeen", _SEVENTEENTH, later=("q",))),
     "a seventeenth joins, large headers": Script(
         _sixteen("seventeen-headers", _SEVENTEENTH, later=("q",), network=dataclasses.replace(NEAR, header=64))
@@ -167,6 +200,24 @@ SCENARIOS: Mapping[str, Script] = {
     ),
     # Each packet takes 64 bytes more on the wire: thirty rings of one that speak all the time would fill the medium.
     "thirty find each other": Script(_sixteen("thirty-find", network=dataclasses.replace(NEAR, header=64), size=30)),
+    # p2 wakes up with a token from before its elimination, when it is the turn of another member on the same medium.
+    "one of three wakes up": Script(
+        dataclasses.replace(
+            _sixteen("wakes-up", Fault(kind="pause", at=_time(1061.9), process="p2", length=_time(206.3)), size=3),
+            parameters={"clocks": "none"},
+            workload=(Workload(rate=40.0, size=1300),),
+        ),
+        {"p2": "eliminated"},
+    ),
+    # p2 hears nothing for so long that it is eliminated, and of that it hears nothing either; then it asks, while the ring turns.
+    "one of sixteen is deaf for a while": Script(
+        dataclasses.replace(
+            _sixteen("deaf-for-a-while", _deaf("p2", 1050, 100)),
+            parameters={"clocks": "none", "hold": _time(7), "heartbeats": 1},
+            workload=(Workload(rate=10.0, size=1300),),
+        ),
+        {"p2": "eliminated"},
+    ),
     # dan has left, P is kept, and gus asks for more of it than there is: the others' promises do not allow a larger P.
     "a joiner is offered less": Script(
         _scenario(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from ...core.model import Form, Join, ProcessId, Reason, Timer, View
+from .interface import KNOCK as KNOCK_BYTES
 from .packets import Beat, Change, Data, JoinAck, Knock, Partial, Refuse, Request
 from .sizes import JOINERS, MENTIONED
 
@@ -31,6 +32,8 @@ KNOCKS_EVERY: Final = 4
 """A process knocks every so many times d_max, or less often where many knock, each of them a little off that time."""
 KNOCKS_SHARE: Final = 8
 """One part in so many of a medium is for the knocks of processes that form a group."""
+CROWD: Final = 128
+"""Joiners that would fill the medium with their knocks. They know nothing of each other, so each knocks as if they were many."""
 ACKS: Final = "acknowledgements"
 PATIENCE: Final = 10
 """So many times ``gather`` a joiner looks for the group."""
@@ -96,7 +99,8 @@ class Entrance:
         """How often a process knocks. Many that form a group on one medium must leave room for the ring among them."""
         interface = self._ring.interface
         together = len(self._form) * interface.cost(interface.sizes(self._form).knock)
-        return max(KNOCKS_EVERY * interface.delay_max, KNOCKS_SHARE * together)
+        crowd = 0 if self._form else CROWD * interface.cost(KNOCK_BYTES)
+        return max(KNOCKS_EVERY * interface.delay_max, KNOCKS_SHARE * together, crowd)
 
     @property
     def _known_for(self) -> int:
@@ -117,6 +121,10 @@ class Entrance:
             self._contacts = how.contacts
             self._until = self._host.now + PATIENCE * gather
             self._state("joining")
+            # Many may begin at one instant, as when a machine is started.
+            crowd = CROWD * self._ring.interface.cost(KNOCK_BYTES)
+            self._host.set_timer(KNOCK, self._host.now + self._host.random.randrange(crowd))
+            return
         self._knock()
 
     def _state(self, state: str, **detail: str) -> None:
@@ -172,21 +180,20 @@ class Entrance:
             self._knocks += 1
             away = away[self._knocks % len(away) :][:1] if away else ()
         if not self._asked:
-            self._host.send(away, Knock(self._group, self._host.me, ring.name, len(ring.ring) if ring.name else 0))
+            self._host.send(away, Knock(self._group, ring.name))
         every = self._knock_every
         self._host.set_timer(KNOCK, self._host.now + every // 2 + self._host.random.randrange(every))
 
     def knocked(self, source: ProcessId, knock: Knock) -> None:
         """Somebody looks for the group."""
         ring = self._ring
-        process = knock.process
-        if self.is_outside or process in ring.ring or (knock.ring == ring.name and knock.ring):
+        if self.is_outside or source in ring.ring or (knock.ring == ring.name and knock.ring):
             return
         self._heard_at = self._host.now
         if ring.will_form or not knock.ring or ring.name < knock.ring:
-            self._note_knocker(process)
-            if process in self._knockers:
-                self._to_mention[process] = None
+            self._note_knocker(source)
+            if source in self._knockers:
+                self._to_mention[source] = None
             return
         self._better_at = self._host.now
         if len(ring.ring) > 1:

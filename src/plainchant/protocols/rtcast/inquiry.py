@@ -84,15 +84,27 @@ class Inquiry:
 
     def _send(self, to: tuple[ProcessId, ...], *, whole: bool) -> None:
         ring = self._ring
-        packet = Where(ring.group, ring.name, ring.heard_visit, ring.number, tuple(self.silent(ring.path())), whole)
+        packet = Where(ring.group, ring.name, ring.heard_visit, ring.number, self._named(), whole)
         for _ in range(ring.parameters.heartbeats):
             self._host.send(to, packet)
 
+    def _named(self) -> tuple[ProcessId, ...]:
+        """The silent members that we ask about. A member that was stopped, or is deaf, misses all others, and names a few: its
+        question and the answers would take longer than P has time for. The last of them is the one whose turn may not have
+        come to an end; those between have said nothing since their last turn."""
+        silent, most = self.silent(self._ring.path()), self._ring.interface.silent
+        return tuple(silent) if len(silent) <= most else (*silent[: most - 1], silent[-1])
+
     def answered(self, source: ProcessId, here: Here) -> None:
         ring = self._ring
-        if not self.is_open or here.ring != ring.name or here.asked != ring.heard_visit or ring.order is None:
+        if here.ring != ring.name or ring.order is None or source not in ring.ring:
             return
-        if source not in ring.ring:
+        if here.change is not None and ring.me not in here.change.ring:
+            # The ring turns without us. Such an answer comes in its sender's turn, when we have ceased to wait for it, or have
+            # asked another question. Thrown away, it left a member that had been deaf for a while asking for ever.
+            ring.glimpse(here.change)
+            return
+        if not self.is_open or here.asked != ring.heard_visit:
             return
         self.answers[source] = here
         self._answered_at[source] = self._host.now
@@ -103,7 +115,7 @@ class Inquiry:
                 self._send((source,), whole=True)
                 ring.set_due(PROBE, max(ring.due(PROBE), self._host.now + ring.interface.tale(ring.ring)))
             return
-        if here.change is not None and (ring.parameters.retransmissions or ring.me not in here.change.ring):
+        if here.change is not None and ring.parameters.retransmissions:
             ring.glimpse(here.change)
             if not ring.name:
                 return
@@ -142,8 +154,8 @@ class Inquiry:
         if ring.me not in where.silent and not again:
             self._make_way(source, is_ahead=where.visit > ring.heard_visit)
         if self._stands_still(source, where):
-            for _ in range(ring.parameters.heartbeats):
-                self._answer(source, where)
+            # A question comes as often as a heartbeat is sent, and each copy of it is answered once: `probe` has time for that.
+            self._answer(source, where)
         elif source in self._owed or len(self._owed) < OWED:
             self._owed[source] = where
 

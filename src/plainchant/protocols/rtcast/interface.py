@@ -19,12 +19,12 @@ from typing import Final
 from ...core.model import SECOND, GroupId, ProcessId
 from ...core.names import place_of
 from .parameters import PATH, Parameters
-from .sizes import JOINERS, Sizes, envelope_of, largest
+from .sizes import JOINERS, SILENT, Sizes, envelope_of, largest
 
 REQUEST: Final = 96
-"""Bytes of a request to join, at most, with names of up to 30 bytes."""
+"""Bytes of a request to join, at most, with names of up to 45 bytes."""
 KNOCK: Final = 96
-"""Bytes of a knock, at most, with names of up to 25 bytes."""
+"""Bytes of a knock of a joiner, or of an answer about the time, at most, with a group's name of up to 40 bytes."""
 STRAYS: Final = 2
 """Packets that may be in the way of a turn on a shared medium: knocks of processes that cannot know whose turn it is, and answers
 of the member whose clock is read. Each hop of the token has time for them."""
@@ -48,6 +48,8 @@ class Interface:
         self.slack = int(parameters.slack)
         self.slot = int(parameters.join_slot) or 2 * self.delay_max + JOINERS * self.cost(REQUEST) + self.slack
         """T_v: joiners hear the token, and their requests are heard, one after the other where they share a medium."""
+        self.silent = max(SILENT, parameters.crashes + 1)
+        """Members that a question about the token names at most: as many as may have died, and the last one that was heard."""
         self.stray = STRAYS * self.cost(KNOCK)
         """How long a packet may wait for the medium because of packets that are in no turn."""
 
@@ -92,7 +94,7 @@ class Interface:
 
     def sizes(self, ring: Sequence[ProcessId]) -> Sizes:
         """The largest packets of a ring of these members."""
-        return largest(self._group, ring)
+        return largest(self._group, ring, self.silent)
 
     def envelope(self, ring: Sequence[ProcessId]) -> int:
         """Bytes that a packet with messages has beyond ``header``, where names are long: ``header`` is for short ones."""

@@ -162,14 +162,12 @@ class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
 
 
 class Knock(Packet, frozen=True, array_like=True, gc=False, tag=54):
-    """A process wants to be in the group. ``ring`` is the one that it is in meanwhile (those who form a group begin alone), empty
-    if it is in none. A member that hears it mentions the process in its next heartbeat, so that the last member of the ring
-    opens the slot."""
+    """The sender wants to be in the group. ``ring`` is its ring meanwhile (those that form a group begin alone); empty:
+    it is in none. A member that hears it mentions the sender in its next heartbeat, so that the last member of the ring opens
+    the slot. A knock comes in no turn, so the one of a joiner has no name in it: its size has a limit, however long names are."""
 
     group: GroupId
-    process: ProcessId
     ring: ProcessId
-    size: Number
 
 
 class Request(Packet, frozen=True, array_like=True, gc=False, tag=55):

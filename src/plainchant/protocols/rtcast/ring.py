@@ -59,7 +59,7 @@ from .packets import (
     Word,
 )
 from .parameters import Parameters
-from .sizes import ASKS
+from .sizes import ASKS, size_of
 from .sponsor import Sponsor
 from .turn import Turn
 
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from .gaps import Gaps
 
 TOKEN: Final = "token"
+WOKEN: Final = "woken"
 SLOT: Final = "slot"
 IDLE: Final = "idle"
 OWN: Final = "own"
@@ -145,12 +146,16 @@ class Ring(Engine):
         """The last change that we have acknowledged, or have made."""
         self._turn_at = 0
         self._begun_at = 0
-        """When our time began to run: after the slot."""
+        """When our time began to run: after the slot, and after the turn before ours."""
+        self._not_before = 0
+        """When the turn before ours is over, as far as its heartbeat shows."""
         self._spoke_at: int | None = None
         self._by = ""
         self._ready = False
         self._deferred: Beat | None = None
         """A token with which our turn begins when all else that has come is heard."""
+        self._woke_at = -(1 << 62)
+        """When we last heard of a turn that we should have asked for long before: we may have been stopped."""
         self._aside: Callable[[], None] | None = None
         self._leaving = False
         self._own_heard = 0
@@ -182,12 +187,12 @@ class Ring(Engine):
             self._stop_timers()
             self.name = ""
         elif self._phase == IDLE and self.host.now <= self._due[IDLE]:
-            self._speak()
+            self._speak_soon()
 
     def ready(self, group: GroupId) -> None:
         self._ready = True
         if self._phase == IDLE and not (self._awaits_order or self._awaits_ack) and self.host.now <= self._due[IDLE]:
-            self._speak()
+            self._speak_soon()
 
     def waiting(self) -> Reason | None:
         if not self.formed or self.order is None:
@@ -247,6 +252,8 @@ class Ring(Engine):
     def expire(self, timer: Timer) -> None:
         if timer == TOKEN:
             self._timed_out()
+        elif timer == WOKEN:
+            self._take_deferred()
         elif timer == PROBE:
             self.inquiry.decide()
         elif timer in (SLOT, IDLE):
@@ -380,6 +387,8 @@ class Ring(Engine):
 
     def hears_of(self, visit: int, holder: ProcessId, ago: int = 0) -> None:
         if visit > self.heard_visit:
+            if self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack:
+                self._woke_at = self.host.now
             self.heard_visit, self.heard_holder, self.heard_at = visit, holder, self.host.now - ago
             self.inquiry.close()
             self._arm()
@@ -464,16 +473,20 @@ class Ring(Engine):
         if is_due and self._heir(beat.next) == self.me and not self._is_silent:
             self._deferred = beat if self._may_have_slept else None
             if self._deferred is None:
-                self.take_turn("token", beat.visit + 1, beat.slot)
+                self._take_token(beat)
             else:
-                self.set_due(TOKEN, self.host.now)
+                # Not by ``TOKEN``: one that came due while we were stopped may be handled before the packets after it.
+                self.host.set_timer(WOKEN, self.host.now)
 
     @property
     def _may_have_slept(self) -> bool:
         """Whether a token may be an old one: it comes when we should have asked for it already, or we have just come in and do
         not know for how long it has been here. Then all that has come is heard before the turn begins; a process that was
-        stopped would speak in the turn of another, from the first packet that it finds."""
-        return self._spoke_at is None or self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack
+        stopped would speak in the turn of another, from the first packets that it finds. (The packets before the token count too:
+        each of them begins our patience anew. A process that woke up so took the turn of an old token, and on a shared medium
+        the member whose turn it was did not hear itself and stopped.)"""
+        now, slack = self.host.now, self.interface.slack
+        return self._spoke_at is None or now > self._due.get(TOKEN, now) + slack or now <= self._woke_at + slack
 
     def _measure_hold(self, visit: int) -> None:
         """Our heartbeat has come back: how long our turn really took, the way back included, against T."""
@@ -524,11 +537,7 @@ class Ring(Engine):
         self.set_due(TOKEN, max(self.heard_at + wait, self.host.now))
 
     def _timed_out(self) -> None:
-        if self._phase or not self.name:
-            return
-        beat, self._deferred = self._deferred, None
-        if beat is not None and beat.visit == self.heard_visit and self._heir(beat.next) == self.me:
-            self.take_turn("token", beat.visit + 1, beat.slot)
+        if self._phase or not self.name or self._deferred is not None:
             return
         if self._is_late(TOKEN):
             return
@@ -539,6 +548,16 @@ class Ring(Engine):
                 self.take_turn("alone", self.heard_visit + 1, False)
             return
         self.inquiry.begin()
+
+    def _take_deferred(self) -> None:
+        """All that had come is heard: if the token is still the newest, our turn begins."""
+        beat, self._deferred = self._deferred, None
+        if beat is None or self._phase or not self.name:
+            return
+        if beat.visit == self.heard_visit and self._heir(beat.next) == self.me:
+            self._take_token(beat)
+        else:
+            self._arm()
 
     @property
     def _is_silent(self) -> bool:
@@ -596,6 +615,13 @@ class Ring(Engine):
 
     # --- our turn -----------------------------------------------------------------------------------------------------
 
+    def _take_token(self, beat: Beat) -> None:
+        """The first copy of a heartbeat gives us the token. On a shared medium the other copies are before us still: they are in
+        the turn of their sender, which is not over. Without this wait each turn left its copies to the next one; where delays
+        are short and heartbeats long, some turns later a packet waited for the medium for longer than d_max."""
+        self._not_before = self.host.now + (self.parameters.heartbeats - 1) * self.interface.cost(size_of(beat))
+        self.take_turn("token", beat.visit + 1, beat.slot)
+
     def take_turn(self, by: str, visit: int, slot: bool, change: Change | None = None) -> None:
         self.inquiry.close()
         self.host.cancel_timer(TOKEN)
@@ -650,7 +676,8 @@ class Ring(Engine):
 
     def _begin(self) -> None:
         """The slot, if there was one, is over: speaks, or waits a little for something to say."""
-        self._begun_at = self.host.now
+        now = self.host.now
+        self._begun_at = max(now, self._not_before)
         resends = self.gaps is not None and self.gaps.has_resends
         self._awaits_order = (self._leaving or self.sponsor.has_words) and not self.is_up_to_date
         self._awaits_ack = self._owes_ack
@@ -658,18 +685,25 @@ class Ring(Engine):
             # A change lets a process in, and its packet is still under way. In our next turn the joiner would be gone.
             sizes = self.interface.sizes(self.ring)
             needed = self.interface.cost(sizes.acknowledgement) + self.parameters.heartbeats * self.interface.cost(sizes.beat)
-            self.set_due(IDLE, self.host.now + max(0, min(self.interface.hold_back, self.hold - needed)))
+            self.set_due(IDLE, max(now + min(self.interface.hold_back, self.hold - needed), self._begun_at))
         elif self._awaits_order:
             # What is to be said needs the whole order; a packet of before may be on its way still.
             wait = min(self.interface.hold_back, self.hold // 2)
-            self.set_due(IDLE, self.host.now + wait)
+            self.set_due(IDLE, max(now + wait, self._begun_at))
         elif self._ready or self._leaving or self._acks or resends or self.sponsor.has_words:
-            self._speak()
+            self._speak_soon()
         else:
             wait = min(int(self.parameters.idle_hold), self.hold)
             if len(self.ring) == 1:
                 wait = self.hold // (2 if self.formed else 1)
-            self.set_due(IDLE, self.host.now + wait)
+            self.set_due(IDLE, max(now + wait, self._begun_at))
+
+    def _speak_soon(self) -> None:
+        """Speaks, as soon as the turn before ours is over."""
+        if self.host.now < self._begun_at:
+            self.set_due(IDLE, self._begun_at)
+        else:
+            self._speak()
 
     def _speak(self, change: Change | None = None) -> None:
         """Sends all that this turn has, and passes the token on."""
@@ -690,7 +724,8 @@ class Ring(Engine):
                 turn.fit(to)
             turn.say(word, to)
             if isinstance(word, Change) and word.joined:
-                for size in (turn.sizes.acknowledgement, *map(len, self.sponsor.parts())):
+                envelope = self.interface.envelope(self.ring)
+                for size in (turn.sizes.acknowledgement, *(len(part) + envelope for part in self.sponsor.parts())):
                     turn.charge(size)
         if self._acks or (self.gaps is not None and self.gaps.has_resends):
             turn.go_ahead(is_goodbye=self._is_gone)
@@ -698,6 +733,8 @@ class Ring(Engine):
             if set(ack.joined) <= set(self.ring):
                 self.host.send(ack.joined, ack)
                 turn.charge(turn.sizes.acknowledgement)
+        if not self._acks and not (isinstance(word, Change) and word.joined):
+            self.sponsor.refuse(turn)
         self._acks = []
         if self.gaps is not None:
             turn.resend(self.gaps)
@@ -711,9 +748,7 @@ class Ring(Engine):
 
     def _next_word(self, turn: Turn) -> Word | None:
         """What we have to say to the ring in an ordinary turn: as its sponsor, or that we leave."""
-        word = self.sponsor.word()
-        for _ in range(self.sponsor.taken_packets()):
-            turn.charge(0)
+        word = self.sponsor.word(turn)
         if word is None and self._leaving and self.is_up_to_date and not self._has_messages():
             return self._goodbye()
         return word
@@ -786,7 +821,9 @@ class Ring(Engine):
         )
         to = tuple(dict.fromkeys((*ring, self.me, *knockers)))
         size = turn.sizes.beat + max(0, len(asks) - ASKS) * self._ask_size
-        for _ in range(self.parameters.heartbeats):
+        for copy in range(self.parameters.heartbeats):
+            if copy:  # A copy is not late because it leaves after the others.
+                beat = msgspec.structs.replace(beat, at=self.stamp(turn.spent + self.interface.cost(turn.sizes.beat)))
             self.host.send(to, beat)
             turn.charge(size)
         rotation = None if self._spoke_at is None else self._turn_at - self._spoke_at
@@ -892,8 +929,9 @@ class Ring(Engine):
         if data.batch is not None or isinstance(word, Change):
             self.outlet.put(order.rank, data)
             self.outlet.flush(everything=isinstance(word, Change) and word.left == self.me)
-        if self._phase == IDLE and ((self._awaits_order and self.is_up_to_date) or (self._awaits_ack and not self._owes_ack)):
-            self._speak()
+        has_come = (self._awaits_order and self.is_up_to_date) or (self._awaits_ack and not self._owes_ack)
+        if has_come and self._phase == IDLE and self.host.now <= self._due[IDLE]:
+            self._speak_soon()
 
     def _ordered_change(self, change: Change) -> None:
         order = self.order
@@ -1052,7 +1090,7 @@ class Ring(Engine):
             self.entrance.again(code)
 
     def _stop_timers(self) -> None:
-        for timer in (TOKEN, PROBE, SLOT, IDLE, OWN, READING):
+        for timer in (TOKEN, WOKEN, PROBE, SLOT, IDLE, OWN, READING):
             self.host.cancel_timer(timer)
 
     def abandon(self) -> None:

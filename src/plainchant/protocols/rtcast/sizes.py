@@ -34,7 +34,7 @@ ASKS: Final = 2
 GONE: Final = 2
 """Eliminated members in a change that are not on the ring before it: the change that eliminated them was not heard of by all."""
 SILENT: Final = 4
-"""Members that a question about the token names."""
+"""Members that a question about the token names, at least; more where more may fail in one rotation."""
 FRAME: Final = 9
 """Bytes that the wire format adds to a packet (``core.wire``)."""
 LATEST: Final = 99
@@ -79,8 +79,8 @@ def size_of(packet: Packet) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def sizes_of(group: GroupId, ring: tuple[ProcessId, ...]) -> Sizes:
-    """The largest packets of a ring of these members."""
+def sizes_of(group: GroupId, ring: tuple[ProcessId, ...], silent: int) -> Sizes:
+    """The largest packets of a ring of these members; a question about the token names ``silent`` of them at most."""
     name = max(ring, key=lambda process: len(process.encode()), default="")
     numbers = tuple((process, _SHORT) for process in ring)
     holds = (_SHORT,) * len(ring)
@@ -93,7 +93,7 @@ def sizes_of(group: GroupId, ring: tuple[ProcessId, ...]) -> Sizes:
     at_the_door = beat(asks=asks, got=_NUMBER, voting=(name,) * JOINERS, mentioned=(name,) * MENTIONED)
     changing = beat(asks=asks, got=_NUMBER, change=change)
     data = functools.partial(Data, group, name, _NUMBER, _NUMBER, name, _SHORT, True, _NUMBER, by=name)
-    here = functools.partial(Here, group, name, _NUMBER, _NUMBER, name, _NUMBER, (one,) * min(SILENT, len(ring)), _NUMBER, True)
+    here = functools.partial(Here, group, name, _NUMBER, _NUMBER, name, _NUMBER, (one,) * min(silent, len(ring)), _NUMBER, True)
     ack = JoinAck(
         group, name, _NUMBER, ring, holds, (name,) * JOINERS, _NUMBER, True, _NUMBER, name, True, numbers, _NUMBER, _SHORT
     )
@@ -101,17 +101,17 @@ def sizes_of(group: GroupId, ring: tuple[ProcessId, ...]) -> Sizes:
         change=max(CHANGE, size_of(data(word=change))),
         beat=max(BEAT, size_of(at_the_door), size_of(changing)),
         acknowledgement=max(ACKNOWLEDGEMENT, size_of(ack)),
-        knock=size_of(Knock(group, name, name, _SHORT)),
+        knock=size_of(Knock(group, name)),
         request=size_of(Request(group, name, _SHORT)),
-        where=size_of(Where(group, name, _NUMBER, _NUMBER, (name,) * min(SILENT, len(ring)), True)),
+        where=size_of(Where(group, name, _NUMBER, _NUMBER, (name,) * min(silent, len(ring)), True)),
         here=size_of(here()),
         tale=size_of(here(beat=beat(), change=change)),
     )
 
 
-def largest(group: GroupId, ring: Sequence[ProcessId]) -> Sizes:
+def largest(group: GroupId, ring: Sequence[ProcessId], silent: int = SILENT) -> Sizes:
     """The largest packets of a ring of these members, or of later incarnations of them."""
-    return sizes_of(group.ljust(GROUP), tuple(_latest(process) for process in ring))
+    return sizes_of(group.ljust(GROUP), tuple(_latest(process) for process in ring), silent)
 
 
 def _latest(process: ProcessId) -> ProcessId:

@@ -29,11 +29,14 @@ from typing import TYPE_CHECKING, Final
 
 from ...core.model import ProcessId, format_duration
 from .packets import Change, Decided, Query, Reclaim, Refuse, Request, Vote, Word
-from .sizes import JOINERS
+from .sizes import JOINERS, size_of
 
 if TYPE_CHECKING:
     from .ring import Ring
+    from .turn import Turn
 
+NAMED: Final = 4
+"""Members that a refusal names: it has to fit into a turn."""
 ROUNDS: Final = 64
 """Turns of the sponsor that a vote may take: messages that are under way have to be finished first."""
 
@@ -60,20 +63,14 @@ class Sponsor:
         self.change_seq = 0
         """The number of our last change."""
         self._requests: dict[ProcessId, int] = {}
-        self._refusals: dict[ProcessId, str] = {}
-        """Requests that cannot be granted, and why: they are told in our turn."""
+        self._refusals: dict[tuple[ProcessId, ...], str] = {}
+        """Joiners whose requests cannot be granted, and why: they are told in our turn."""
         self._collided = False
         self._attempt = 0
         self._vote: _Vote | None = None
         self._asked: tuple[ProcessId, Query] | None = None
         """The query that everybody votes on, as it came in the order, and whose it is."""
         self._unused_since: int | None = None
-        self._packets = 0
-
-    def taken_packets(self) -> int:
-        """How many packets we have sent in this turn."""
-        packets, self._packets = self._packets, 0
-        return packets
 
     def reset(self) -> None:
         self.newcomers.clear()
@@ -97,7 +94,7 @@ class Sponsor:
             return
         wrong = self._wrong_hold(source, request.hold)
         if wrong:
-            self._refusals[source] = wrong
+            self._refusals[source,] = wrong
         elif source in self._requests or len(self._requests) < JOINERS:
             self._requests[source] = request.hold
 
@@ -117,14 +114,11 @@ class Sponsor:
         forms = not ring.will_form and ring.ring[0] == ring.me and ring.entrance.should_form()
         return bool(self._requests or self._vote or self._asked or forms)
 
-    def word(self) -> Word | None:
+    def word(self, turn: Turn) -> Word | None:
         """What we say to the ring first in our turn, if anything."""
         ring = self._ring
         self._collided = False
-        for process, text in self._refusals.items():
-            self._refuse((process,), text)
-        self._refusals.clear()
-        self._cast()
+        self._cast(turn)
         if not ring.is_up_to_date:
             return None
         if self._vote is not None:
@@ -148,7 +142,12 @@ class Sponsor:
         time from what is promised. (The change and the acknowledgement have theirs.)"""
         spare = self._ring.advisor.spare()
         parts = self.parts()
-        return spare is None or not parts or sum(self._ring.interface.cost(len(part)) for part in parts) <= spare
+        return spare is None or not parts or sum(map(self.part_cost, parts)) <= spare
+
+    def part_cost(self, part: bytes) -> int:
+        """How long a part takes to be sent. A packet with it has fewer names than one with messages."""
+        interface = self._ring.interface
+        return interface.cost(len(part) + interface.envelope(self._ring.ring))
 
     def parts(self) -> list[bytes]:
         """What a joiner has to be told of them, as much as a packet holds at a time."""
@@ -182,14 +181,29 @@ class Sponsor:
             self._vote = None
             return self._change(vote.joiners, vote.rotation, formed=True)
         if against or vote.turns > ROUNDS:
-            who = ", ".join(against or missing)
+            who = ", ".join((against or missing)[:NAMED])
             text = f"{who} cannot keep its guarantees with P = {vote.rotation} ns" if against else f"{who} did not vote"
-            self._refuse(tuple(vote.joiners), text)
+            self._refusals[tuple(vote.joiners)] = text
             self._vote = None
             return Decided(vote.attempt)
         return None
 
-    def _refuse(self, joiners: tuple[ProcessId, ...], text: str) -> None:
+    def refuse(self, turn: Turn) -> None:
+        """Tells joiners that they are refused. This is for a turn in which we acknowledge no change: it takes that time, and the
+        joiners for which it does not suffice are told in the next."""
+        interface = self._ring.interface
+        room = interface.cost(turn.sizes.acknowledgement)
+        for joiners, text in list(self._refusals.items()):
+            packet = self._refusal(joiners, text)
+            size = size_of(packet)
+            room -= interface.cost(size)
+            if room < 0:
+                return
+            del self._refusals[joiners]
+            self._host.send(joiners, packet)
+            turn.charge(size)
+
+    def _refusal(self, joiners: tuple[ProcessId, ...], text: str) -> Refuse:
         """Refuses joiners, and offers each of them an equal part of what is left of P, if that is enough for a turn (4.5: a
         process that needs no more of P than there is needs no vote)."""
         ring = self._ring
@@ -197,8 +211,7 @@ class Sponsor:
         holds = [*(ring.holds[process] for process in ring.ring), *(0 for _ in joiners)]
         offer = (ring.rotation - ring.interface.rotation(together, holds)) // len(joiners)
         enough = offer >= ring.interface.least_hold(together)
-        self._host.send(joiners, Refuse(ring.group, ring.name, text, offer if enough else 0))
-        self._packets += 1
+        return Refuse(ring.group, ring.name, text, offer if enough else 0)
 
     # --- votes --------------------------------------------------------------------------------------------------------
 
@@ -206,7 +219,7 @@ class Sponsor:
         """A query has its place in the order."""
         self._asked = sponsor, query
 
-    def _cast(self) -> None:
+    def _cast(self, turn: Turn) -> None:
         """Votes, in our turn, and again in every turn until the outcome is known: votes may be lost."""
         if self._asked is None:
             return
@@ -219,8 +232,9 @@ class Sponsor:
             self._count(ring.me, query.attempt, agrees)
             return
         self._host.record("usend", ring.group, vote=agrees, attempt=query.attempt, to=sponsor, rotation=query.rotation)
-        self._host.send((sponsor,), Vote(ring.group, ring.name, query.attempt, agrees))
-        self._packets += 1
+        vote = Vote(ring.group, ring.name, query.attempt, agrees)
+        self._host.send((sponsor,), vote)
+        turn.charge(size_of(vote))
 
     def voted(self, source: ProcessId, vote: Vote) -> None:
         ring = self._ring
