@@ -24,6 +24,14 @@ _ONLY_BYTES: Final = {bytes}
 class Outgoing:
     """Messages of this process that were accepted and that the protocol has not taken."""
 
+    # Slots, because every `send` goes through here.
+    # fmt: off
+    __slots__ = (
+        "_link", "_room", "_turnstile", "accepted", "blocked", "cost", "lane", "largest", "limit", "queued", "refusal", "sample",
+        "sample_at", "streams_accepted", "streams_queued", "waiters", "when_sent",
+    )
+    # fmt: on
+
     def __init__(self, link: Link, limit: int, largest: int) -> None:
         self._link, self.limit, self.largest = link, limit, largest
         self.lane = Lane(link)  # messages without a deadline
