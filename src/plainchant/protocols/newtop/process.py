@@ -721,8 +721,8 @@ class Process(Engine):
         self.touched[part] = None
 
     def _touch_all(self) -> None:
-        """All groups may go on; those that were kept waiting are tended to first, the one that has waited longest before all others:
-        what is last in is tended to first."""
+        """All groups may go on. What is last in is tended to first: of those that were kept waiting the one that has waited
+        longest."""
         for part in (*self.parts.values(), *reversed(self._kept)):
             self.touched.pop(part, None)
             self.touched[part] = None
