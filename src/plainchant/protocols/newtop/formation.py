@@ -64,8 +64,9 @@ SMALL: Final = 64
 """So many members can always come together."""
 FARTHEST: Final = 1 << 20
 """Numbers of views of two parts do not differ by more."""
-ENTRY_PATIENCE: Final = 20
-"""Who wants to join, or has proposed a group, gives up after so many times ``suspect_after``."""
+ENTRY_PATIENCE: Final = 32
+"""A process that wants to join, or has proposed a group, gives up after this multiple of ``suspect_after``: four of the longest
+omegas, because a group first agrees on who has failed, and then moves."""
 ANSWER_PATIENCE: Final = 2
 """A call waits for answers at first, and a plan that is said to be in force, this multiple of ``suspect_after``."""
 DOUBLINGS: Final = 4
