@@ -99,8 +99,8 @@ def test_every_block_works_for_joiners(members: list[str], later: list[str], par
         async def work(task: Task) -> str:
             return f"{task.payload} by {group.me}"
 
-        replicated = Replica(group, book=book, lock=lock, leader=leader, counter=counter, jobs=jobs, members=members_of)
-        async with replicated as replica, asyncio.TaskGroup() as tasks:
+        replica = Replica(group, book=book, lock=lock, leader=leader, counter=counter, jobs=jobs, members=members_of)
+        async with replica, asyncio.TaskGroup() as tasks:
             began = dict(book)
             working = tasks.create_task(jobs.work(work))
             for number in range(6):
