@@ -128,7 +128,7 @@ COURSES: Final = {
         Course(
             "dedos",
             'protocol = "dedos"\nmembers = ["n1.a", "n1.b", "n2.a", "n2.b", "n3.a"]\nduration = "1200ms"\n'
-            'parameters = {present_every = "20ms", delta = "8ms"}\n'
+            'parameters = {present_every = "20ms", delta = "8ms", silence = "50ms", poll = "10ms"}\n'
             'network = {delay = {uniform = ["200us", "1ms"]}, loss = 0.01}\n[[workload]]\nrate = 40\n'
             '[[fault]]\nkind = "crash"\nprocess = "n2.a"\nat = "300ms"\n'
             '[[fault]]\nkind = "restart"\nprocess = "n2.a"\nat = "600ms"\n'
