@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from .exploration import Exploration
     from .story import Story
 
-DEFAULT_PROTOCOL: Final = "sequencer"
-"""The protocol of a node or a run that names none."""
+DEFAULT_PROTOCOL: Final = "sequencer"  # The protocol of a node or a run that names none
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,8 +52,7 @@ class Progress:
     despite: frozenset[str] = frozenset()
     """Kinds of fault (``scenario.model.FAULTS``) of *other* processes or links that may last without being an excuse. A kind with
     a rate can have a limit: ``"loss<=0.3"``."""
-    because: str = ""
-    """Why a time is not bounded."""
+    because: str = ""  # Why a time is not bounded
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -67,17 +65,13 @@ class Progress:
 class Surroundings:
     """Where an engine is about to run, as far as its parameters should fit it."""
 
-    members: int
-    """Expected number of processes in the group."""
-    packet: int
-    """Bytes of a full packet."""
+    members: int  # Expected number of processes in the group
+    packet: int  # Bytes of a full packet
     buffer: int
     """Bytes of packets that a receiver's system buffers before it drops any; 0: the transport has backpressure of its own and
     drops none. A process in several groups has one buffer for all of them: give each group its share."""
-    given: frozenset[str] = frozenset()
-    """Parameters that the user has set; they are not changed."""
-    live: bool = True
-    """Whether time is real: processors are shared, and processes wait for them."""
+    given: frozenset[str] = frozenset()  # Parameters that the user has set; they are not changed
+    live: bool = True  # Whether time is real: processors are shared, and processes wait for them
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,19 +95,15 @@ class Placement:
     process."""
     skew: Callable[[Any], int] = lambda parameters: 0
     """Largest difference (ns) between two clocks that it tolerates, where it is ``timely``: a larger one counts as a failure."""
-    lans: Callable[[Any], int] = lambda parameters: 1
-    """Number of networks (``Host.send``), each with its own faults."""
-    idle: bool = False
-    """Whether a process may be in no group at all and only serve the others."""
+    lans: Callable[[Any], int] = lambda parameters: 1  # Number of networks (``Host.send``), each with its own faults
+    idle: bool = False  # Whether a process may be in no group at all and only serve the others
     only_send: Callable[[Any], frozenset[ProcessId]] = lambda parameters: frozenset()
     """Processes (without their incarnations) that are in groups but receive nothing there."""
-    roles: bool = False
-    """Whether a process chooses when it joins a group what it does there (``model.ROLES``)."""
+    roles: bool = False  # Whether a process chooses when it joins a group what it does there (``model.ROLES``)
     send_length: Callable[[Operate, int], int | None] = lambda operation, copies: None
     """Number of operations on shared memory in the Send that begins with this one; 0: it only continues a Send; None: neither.
     A process that is to crash in the middle of a broadcast crashes between them."""
-    room: Callable[[Any], int] | None = None
-    """Bytes of messages that travel together, where that is not a packet's capacity."""
+    room: Callable[[Any], int] | None = None  # Bytes of messages that travel together, where that is not a packet's capacity
 
     def copies(self, parameters: Any) -> int:
         """Copies of each mailbox in shared memory; 0 without shared memory."""
@@ -130,28 +120,23 @@ class Description:
     """A frozen dataclass whose fields are declared with ``model.parameter``; its ``__post_init__`` raises UsageError. A field
     of type ``Mapping[str, ...]`` is a parameter with several values: one for each group, or whatever ``keys`` declares."""
     packets: tuple[type[Packet], ...]
-    make: Callable[[Host, Any], Engine]
-    """Builds a process's engine from its host and an instance of ``parameters``."""
+    make: Callable[[Host, Any], Engine]  # Builds a process's engine from its host and an instance of ``parameters``
     promises: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], tuple[Promise, ...]]
     """What is promised with these parameters and these groups."""
-    faults: tuple[str, ...]
-    """Kinds of fault under which the promises hold."""
+    faults: tuple[str, ...]  # Kinds of fault under which the promises hold
     settle: Callable[[Any], int]
     """The longest time (ns) for which a fault can go unnoticed: a drained run stays quiet for this long before it ends."""
-    paper: str = ""
-    """Number of the paper that it implements, such as ``"002"``; empty: none."""
+    paper: str = ""  # Number of the paper that it implements, such as ``"002"``; empty: none
     beyond: Callable[[Any], frozenset[str]] = lambda parameters: frozenset()
     """Kinds of its ``faults`` under which the promises do not hold with these parameters."""
-    conditional: tuple[Promise, ...] = ()
-    """What is promised only with parameters other than the defaults, for people to read."""
+    conditional: tuple[Promise, ...] = ()  # What is promised only with parameters other than the defaults, for people to read
     check: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], str | None] = lambda parameters, groups: None
     """What is wrong with these parameters for these groups, as a sentence that says what to do; None: nothing."""
     bounds: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], Mapping[str, int]] = lambda parameters, groups: {}
     """Times (ns) that ``bounded`` promises, by name, as long as no group has more members than these."""
     progress: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], Progress] = lambda parameters, groups: Progress(
         because="the protocol states none"
-    )
-    """How long applications may have to wait, with these parameters and these groups."""
+    )  # How long applications may have to wait, with these parameters and these groups
     tune: Callable[[Any, Surroundings], Any] = lambda parameters, surroundings: parameters
     """The same parameters, fitted to where the engine is to run; those that the user has set are not changed."""
     changes: Callable[[Any], bool] = lambda parameters: True
@@ -163,16 +148,14 @@ class Description:
     """Whether, with these parameters, it requires a network that neither loses nor reorders packets."""
     admits: Callable[[Any], bool] = lambda parameters: False
     """Whether, with these parameters, deadlines can be guaranteed (``model.Admit``)."""
-    loopback: bool = False
-    """Whether what a process sends to itself goes over the network like any packet, and can be lost there."""
+    loopback: bool = False  # Whether what a process sends to itself goes over the network like any packet, and can be lost there
     views: bool = True
     """Whether its views are written into the trace and promises refer to them. If not, a member must deliver what was sent
     between its ``join`` and its ``leave``, by rank; views only tell applications the members, at the same point of the order
     everywhere."""
     recorded: frozenset[str] = frozenset()
     """Optional kinds of row (``lab.metrics.OPTIONAL``) that it always writes when they happen."""
-    placement: Placement = Placement()
-    """Where its processes run and what they share besides a network."""
+    placement: Placement = Placement()  # Where its processes run and what they share besides a network
     story: Callable[[], type[Story]] = lambda: _plain_story()
     """Imports and returns its story; the default tells what is common to all protocols."""
     exploration: Callable[[], Exploration] | None = None
@@ -210,8 +193,7 @@ def _plain_story() -> type[Story]:
 
 ORDER: Final = ("sequencer", "newtop", "rtcast", "mailbox", "dedos")
 """The order in which people should meet the protocols of this package; others follow in alphabetical order."""
-ENTRY_POINTS: Final = "plainchant.protocols"
-"""Installed distributions declare their protocols here: name -> :class:`Description`."""
+ENTRY_POINTS: Final = "plainchant.protocols"  # Installed distributions declare their protocols here: name -> :class:`Description`
 
 
 def protocols() -> dict[str, Description]:

@@ -19,11 +19,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-Message: TypeAlias = tuple[str, str, int]
-"""A message by its group, its sender and its number."""
+Message: TypeAlias = tuple[str, str, int]  # A message by its group, its sender and its number
 Detail: TypeAlias = Mapping[str, Any]
-Step: TypeAlias = tuple["Event", str, str | None]
-"""A step of an explanation: a row, what happened, and why."""
+Step: TypeAlias = tuple["Event", str, str | None]  # A step of an explanation: a row, what happened, and why
 Sign: TypeAlias = tuple[str, str, str]
 """How a row is drawn: the name of a sign (``lab.draw.marks.SIGNS``), its label, and the label's style."""
 
@@ -32,8 +30,7 @@ Sign: TypeAlias = tuple[str, str, str]
 class Event:
     """One row of a trace, with its detail decoded and its moment (ns, on the global clock if there is one)."""
 
-    at: int
-    """Its position among the rows."""
+    at: int  # Its position among the rows
     process: str
     index: int
     when: int
@@ -48,8 +45,7 @@ class Event:
     size: int | None
     packets: int | None
     detail: dict[str, Any]
-    due: int | None = None
-    """The message's deadline, on the clock of ``when``."""
+    due: int | None = None  # The message's deadline, on the clock of ``when``
 
     @classmethod
     def of(cls, row: Mapping[str, Any], detail: object, when: int, *, at: int = 0, due: int | None = None) -> Event:
@@ -126,22 +122,17 @@ class Run(Protocol):
 class Story:
     """The questions that a protocol's story can answer, and the answers of a protocol that adds nothing."""
 
-    view_kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of row that lead to a view, besides the common ones."""
-    process_kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of row that belong into the story of a process, besides the common ones."""
-    drawn_kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of row that a diagram shows, besides the common ones."""
-    sheets: ClassVar[tuple[str, ...]] = ()
-    """Style sheets that its signs need (``lab.draw.marks.SHEETS``)."""
+    view_kinds: ClassVar[tuple[str, ...]] = ()  # Kinds of row that lead to a view, besides the common ones
+    process_kinds: ClassVar[tuple[str, ...]] = ()  # Kinds of row that belong into the story of a process, besides the common ones
+    drawn_kinds: ClassVar[tuple[str, ...]] = ()  # Kinds of row that a diagram shows, besides the common ones
+    sheets: ClassVar[tuple[str, ...]] = ()  # Style sheets that its signs need (``lab.draw.marks.SHEETS``)
     has_turns: ClassVar[bool] = False
     """Whether processes take turns, each ended by a ``token`` row; a diagram draws them as boxes."""
     polls: ClassVar[bool] = False
     """Whether receivers look for messages at times of their own: a delivery later than the first then needs no reason."""
     operations: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """Operations on shared memory by name, in the order of a timing diagram's legend: style and meaning."""
-    last_operation: ClassVar[str] = ""
-    """The operation that ends the work on a delivered message, once in each copy."""
+    last_operation: ClassVar[str] = ""  # The operation that ends the work on a delivered message, once in each copy
 
     def __init__(self, run: Run) -> None:
         self.run = run

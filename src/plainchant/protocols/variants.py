@@ -48,8 +48,7 @@ class Calls(Counter[str]):
 class Replacement:
     """One rule, and what stands in its place."""
 
-    owner: type | ModuleType
-    """The class that defines the method, or the module that calls the function by this name."""
+    owner: type | ModuleType  # The class that defines the method, or the module that calls the function by this name
     attribute: str
     by: Any
 
@@ -102,8 +101,7 @@ class Variant:
             raise UsageError(f"variant {self.name!r} cannot act: nothing called {rules} in this run")
 
 
-AS_BUILT = Variant()
-"""The protocol itself."""
+AS_BUILT = Variant()  # The protocol itself
 
 
 class Variants(dict[str, Variant]):

@@ -28,32 +28,25 @@ from ...core.model import Batch, GroupId, Number, ProcessId, Reason
 from .parameters import Parameters
 
 MESSAGES: Final = 0
-CHANGE: Final = 1
-"""Kinds of elements: messages of a sender, or a change of who is in the group."""
+CHANGE: Final = 1  # Kinds of elements: messages of a sender, or a change of who is in the group
 
 JOINS: Final = 1
-LEAVES: Final = 2
-"""Wishes."""
+LEAVES: Final = 2  # Wishes
 
-SEATS: Final = "@node"
-"""The mailbox of a node: every process of the node is connected to it."""
+SEATS: Final = "@node"  # The mailbox of a node: every process of the node is connected to it
 
-EXCLUDED: Final = object()
-"""Result of an operation that was not performed, because the node has gone on without this process."""
+EXCLUDED: Final = object()  # Result of an operation that was not performed, because the node has gone on without this process
 
-FENCED: Final = 1
-"""State of a box: its node is not in the group any more, and its members have to halt."""
+FENCED: Final = 1  # State of a box: its node is not in the group any more, and its members have to halt
 
-changed: Final = msgspec.structs.replace
-"""The same record with other fields."""
+changed: Final = msgspec.structs.replace  # The same record with other fields
 
 
 class Element(msgspec.Struct, frozen=True, array_like=True):
     """What a mailbox element carries, wherever it is: in private memory, or in a packet."""
 
     sender: ProcessId
-    number: Number
-    """Its sender's own number of it."""
+    number: Number  # Its sender's own number of it
     kind: Number
     batch: Batch
 
@@ -69,15 +62,12 @@ class Box:
         self.layout = layout(parameters)
         self.place = -1
         self.mask = 0
-        self.life = 0
-        """When the mailbox was made: tells it from one that this node had before."""
+        self.life = 0  # When the mailbox was made: tells it from one that this node had before
         self.dead: set[int] = set()
-        self.active = 0
-        """The first box that this process has not found dead; -1: there is none."""
+        self.active = 0  # The first box that this process has not found dead; -1: there is none
         self.listed: set[int] = set()
         """Boxes in which this process has listed itself: if it is not there any more, it was excluded."""
-        self.token = 0
-        """Fencing token of a relay; 0: this hold is a member's."""
+        self.token = 0  # Fencing token of a relay; 0: this hold is a member's
 
     def spares_first(self) -> Iterator[int]:
         """All boxes that are not known to be dead, the active one last."""

@@ -52,10 +52,8 @@ from .parameters import Parameters
 from .places import node_of
 
 _LOADED_AT_ONCE: Final = 64
-_ASKED_AGAIN: Final = 4
-"""Nodes that have not acknowledged everything are asked every so many times that the others are reminded."""
-_FORMING: Final = 4
-"""Those who form a group are waited for so many times as long as a node that is silent."""
+_ASKED_AGAIN: Final = 4  # Nodes that have not acknowledged everything are asked every so many times that the others are reminded
+_FORMING: Final = 4  # Those who form a group are waited for so many times as long as a node that is silent
 
 
 class Peer:
@@ -69,8 +67,7 @@ class Peer:
         self.life = life
         self.acked = acked
         self.next = next_
-        self.start = start
-        """The first number that it gets, if it came later; 0: it was there when the epoch began."""
+        self.start = start  # The first number that it gets, if it came later; 0: it was there when the epoch began
         self.up_to_date = True
 
 
@@ -95,53 +92,38 @@ class Distributor:
         self.starting = True
         self.stopped = False
         self.since = host.now
-        self._ran_at = host.now
-        """When something was done here last."""
+        self._ran_at = host.now  # When something was done here last
         self.listening: int | None = None
         """This process was stopped: since when (by the clock) others have to have spoken before anything is numbered again."""
-        self._silent: set[str] = set()
-        """Nodes that have not spoken since."""
+        self._silent: set[str] = set()  # Nodes that have not spoken since
         self.peers: dict[str, Peer] = {}
         self.history: dict[int, Element] = {}
         self.next = 1
-        self.oldest = 1
-        """All receivers have read everything before this."""
+        self.oldest = 1  # All receivers have read everything before this
         self.begin = 1
-        self.members: dict[ProcessId, str] = {}
-        """Who is in the group, and on which node."""
-        self.only_send: set[ProcessId] = set()
-        """Processes of the group, or about to be, that receive no messages."""
-        self.expected: dict[ProcessId, int] = {}
-        """The sender's own number of the next message of each sender."""
-        self.early: dict[ProcessId, dict[int, Element]] = {}
-        """Messages that cannot be numbered yet."""
+        self.members: dict[ProcessId, str] = {}  # Who is in the group, and on which node
+        self.only_send: set[ProcessId] = set()  # Processes of the group, or about to be, that receive no messages
+        self.expected: dict[ProcessId, int] = {}  # The sender's own number of the next message of each sender
+        self.early: dict[ProcessId, dict[int, Element]] = {}  # Messages that cannot be numbered yet
         self.joining: dict[ProcessId, tuple[str, int, ProcessId]] = {}
         """Who wants to join: its node, the life of the mailbox there, the relay."""
-        self.going: dict[ProcessId, str] = {}
-        """Who is no member any more, and why, and is still named in the last change."""
-        self.first_nodes = 0
-        """The nodes that were there when the epoch began."""
+        self.going: dict[ProcessId, str] = {}  # Who is no member any more, and why, and is still named in the last change
+        self.first_nodes = 0  # The nodes that were there when the epoch began
         self.lost: dict[str, int] = {}
         """Nodes that were taken for crashed, with the lives of their mailboxes: they do not know what they have missed."""
-        self.reported: dict[str, int] = {}
-        """When the last report of each node was made."""
+        self.reported: dict[str, int] = {}  # When the last report of each node was made
         self.syncing = False
         self._told_oldest = 1
         self._ticks = 0
-        self._sync_last = 0
-        """The last number when the synchronisation phase began."""
-        self._before = 0
-        """The next number, when the others were last reminded of it."""
+        self._sync_last = 0  # The last number when the synchronisation phase began
+        self._before = 0  # The next number, when the others were last reminded of it
         self._out: list[tuple[int, Element]] = []
         # starting
         self.round = 0
         self.held: dict[str, tuple[ProcessId, Held]] = {}
-        self.absent: set[str] = set()
-        """Nodes that have no mailbox of the group."""
-        self.needed: dict[int, str] = {}
-        """Numbers that are still to be loaded, and from which node."""
-        self.fenced: dict[str, tuple[int, int]] = {}
-        """Nodes that have to halt: their lives, and when they were told so last."""
+        self.absent: set[str] = set()  # Nodes that have no mailbox of the group
+        self.needed: dict[int, str] = {}  # Numbers that are still to be loaded, and from which node
+        self.fenced: dict[str, tuple[int, int]] = {}  # Nodes that have to halt: their lives, and when they were told so last
         self.host.record("elect", group, stage="start", epoch=epoch)
         self._ask_everybody()
 

@@ -51,10 +51,8 @@ from .ports import Ports
 from .presence import Presence
 from .relay import Relay
 
-FARTHEST: Final = 1 << 16
-"""A group has not had so many more distributors than this node knows of."""
-MOST_DISTRIBUTORS: Final = 1024
-"""Groups that a process distributes, at the most."""
+FARTHEST: Final = 1 << 16  # A group has not had so many more distributors than this node knows of
+MOST_DISTRIBUTORS: Final = 1024  # Groups that a process distributes, at the most
 
 
 class Dedos(Engine):
@@ -68,44 +66,28 @@ class Dedos(Engine):
         self.members: dict[GroupId, Member] = {}
         self.relays: dict[GroupId, Relay] = {}
         self.distributors: dict[GroupId, Distributor] = {}
-        self.failed: dict[ProcessId, None] = {}
-        """Processes of this node that have crashed."""
+        self.failed: dict[ProcessId, None] = {}  # Processes of this node that have crashed
         self.place = -1
         self.life = 0
-        self.seated = 0
-        """When this process took its seat, or went on after it had been stopped."""
-        self.relay: ProcessId = ""
-        """The relay of this node; empty: it is not known yet."""
-        self.local: tuple[ProcessId, ...] = ()
-        """The networked processes of this node, in the order of their seats."""
-        self.seats = Box(host, SEATS, parameters)
-        """Where the processes of this node stamp their presence."""
+        self.seated = 0  # When this process took its seat, or went on after it had been stopped
+        self.relay: ProcessId = ""  # The relay of this node; empty: it is not known yet
+        self.local: tuple[ProcessId, ...] = ()  # The networked processes of this node, in the order of their seats
+        self.seats = Box(host, SEATS, parameters)  # Where the processes of this node stamp their presence
         self.presence = Presence(parameters)
-        self.seat = 0
-        """This process's number among all that have taken a seat: its fencing token as a relay."""
-        self.stamped = 0
-        """This process has stamped its presence after this time (``host.now``); 0: never."""
-        self.silent: tuple[ProcessId, ...] = ()
-        """Processes that have lost their seats, when this process last looked."""
-        self.cleared: set[GroupId] = set()
-        """Groups that this process has served until they had no member here."""
-        self._freed = 0
-        """When the places of processes that have failed were last freed."""
-        self._failures = False
-        """Whether processes have failed since."""
+        self.seat = 0  # This process's number among all that have taken a seat: its fencing token as a relay
+        self.stamped = 0  # This process has stamped its presence after this time (``host.now``); 0: never
+        self.silent: tuple[ProcessId, ...] = ()  # Processes that have lost their seats, when this process last looked
+        self.cleared: set[GroupId] = set()  # Groups that this process has served until they had no member here
+        self._freed = 0  # When the places of processes that have failed were last freed
+        self._failures = False  # Whether processes have failed since
         self.ports = Ports(host, parameters)
         self.nodes = Nodes(host, self.node, parameters, self._nodes_changed, self._claims, self._load)
         self.nodes.learn(parameters.networked)
-        self.wished: dict[GroupId, tuple[ProcessId, ...]] = {}
-        """Groups that somebody on this node forms, and with whom."""
-        self.forming: dict[GroupId, frozenset[str]] = {}
-        """The nodes of those."""
-        self.lost: dict[GroupId, int] = {}
-        """Groups without a distributor, as far as this relay knows, and since when."""
-        self.tried: dict[GroupId, tuple[int, ProcessId]] = {}
-        """When this relay has started a distributor, and whom."""
-        self.refused: dict[GroupId, int] = {}
-        """The latest epoch that somebody else has promised."""
+        self.wished: dict[GroupId, tuple[ProcessId, ...]] = {}  # Groups that somebody on this node forms, and with whom
+        self.forming: dict[GroupId, frozenset[str]] = {}  # The nodes of those
+        self.lost: dict[GroupId, int] = {}  # Groups without a distributor, as far as this relay knows, and since when
+        self.tried: dict[GroupId, tuple[int, ProcessId]] = {}  # When this relay has started a distributor, and whom
+        self.refused: dict[GroupId, int] = {}  # The latest epoch that somebody else has promised
 
     # --- the node -----------------------------------------------------------------------------------------------------
 

@@ -69,8 +69,7 @@ from .parameters import Parameters
 from .presence import Presence
 
 _READ_AT_ONCE: Final = 64
-FORMING: Final = 4
-"""Processes that form a group are waited for this multiple of the time for which a node may be silent."""
+FORMING: Final = 4  # Processes that form a group are waited for this multiple of the time for which a node may be silent
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -78,16 +77,11 @@ class Seen(msgspec.Struct, frozen=True):
 
     header: Header
     elements: tuple[tuple[int, Element], ...]
-    change: tuple[int, Element] | None
-    """A change that it has put there."""
-    unread: bool
-    """Whether there is more to read."""
-    present: bool
-    """Whether all P-flags are set."""
-    wakes: bool
-    """Whether others may go on now."""
-    excluded: tuple[ProcessId, ...]
-    """Processes that are silent: the group goes on without them."""
+    change: tuple[int, Element] | None  # A change that it has put there
+    unread: bool  # Whether there is more to read
+    present: bool  # Whether all P-flags are set
+    wakes: bool  # Whether others may go on now
+    excluded: tuple[ProcessId, ...]  # Processes that are silent: the group goes on without them
 
 
 class Intra(Engine):
@@ -99,47 +93,33 @@ class Intra(Engine):
         self.parameters = parameters
         self.box = Box(host, group, parameters)
         self.only_sends = place_of(host.me) in parameters.senders
-        self.first: tuple[ProcessId, ...] = ()
-        """With whom this process forms the group."""
-        self.since = host.now
-        """When this process asked to be in the group."""
+        self.first: tuple[ProcessId, ...] = ()  # With whom this process forms the group
+        self.since = host.now  # When this process asked to be in the group
         self.forms = False
         self.connected = False
-        self.entry = 0
-        """The first number that this process receives."""
-        self.restored = -1
-        """The box in which this process has its P-flag."""
+        self.entry = 0  # The first number that this process receives
+        self.restored = -1  # The box in which this process has its P-flag
         self.moving = False
         self.joined = False
-        self.members: tuple[ProcessId, ...] = ()
-        """The receivers, by the last change that was read."""
-        self.last = 0
-        """Lastseqnr."""
-        self.oldest = 1
-        """Oldestseqnr, as far as this process knows."""
-        self.next = 1
-        """Nextseqnr, as far as this process knows."""
-        self.kept: dict[int, Element] = {}
-        """The Hbuffer."""
-        self.number = 0
-        """This process's own number of its last message."""
-        self.sent = 0
-        """The number of its last message in the group's order."""
+        self.members: tuple[ProcessId, ...] = ()  # The receivers, by the last change that was read
+        self.last = 0  # Lastseqnr
+        self.oldest = 1  # Oldestseqnr, as far as this process knows
+        self.next = 1  # Nextseqnr, as far as this process knows
+        self.kept: dict[int, Element] = {}  # The Hbuffer
+        self.number = 0  # This process's own number of its last message
+        self.sent = 0  # The number of its last message in the group's order
         self.sending = False
         self.blocked = False
         self.unread = False
-        self.settled = False
-        """Whether all P-flags were set when this process looked last."""
+        self.settled = False  # Whether all P-flags were set when this process looked last
         self.pressed = False
         self.failed: dict[ProcessId, None] = {}
         self.presence = Presence(parameters)
-        self.unread_since: int | None = None
-        """Since when there is something to read and the application has no room for it."""
+        self.unread_since: int | None = None  # Since when there is something to read and the application has no room for it
         self.deleting = 0
         self.waking = 0
         self.leaving = False
-        self.departing = False
-        """Whether this process is on its way out of the group, or does not get in."""
+        self.departing = False  # Whether this process is on its way out of the group, or does not get in
 
     # --- Join ---------------------------------------------------------------------------------------------------------
 

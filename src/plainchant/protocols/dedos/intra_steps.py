@@ -15,8 +15,7 @@ from ...core.model import Batch, ProcessId, ProtocolError
 from .box import CHANGE, JOINS, Element, changed, deaf, delete, free_slot, numbered, purge, put, receivers, restore, set_present
 from .packets import Change, change_from_bytes, change_to_bytes
 
-ROOM: Final = 3
-"""A wish: a free element."""
+ROOM: Final = 3  # A wish: a free element
 
 
 def everybody_is_present(copy: Copy, but: int = -1) -> bool:

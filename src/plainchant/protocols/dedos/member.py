@@ -35,8 +35,7 @@ from .ports import Ports
 
 _READ_AT_ONCE: Final = 64
 _FOREVER: Final = 1 << 62
-JOINING: Final = 12
-"""A process that is not let in gives up after this multiple of the time for which a node may be silent."""
+JOINING: Final = 12  # A process that is not let in gives up after this multiple of the time for which a node may be silent
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -48,10 +47,8 @@ class Reading(msgspec.Struct, frozen=True):
     connection: Connection | None = None
     elements: tuple[tuple[int, Element], ...] = ()
     oldest: int = 1
-    earlier: tuple[tuple[int, Element], ...] = ()
-    """Of who has just become a member: what others may still have to read."""
-    unread: bool = False
-    """Whether the application does not read, and there is something for it."""
+    earlier: tuple[tuple[int, Element], ...] = ()  # Of who has just become a member: what others may still have to read
+    unread: bool = False  # Whether the application does not read, and there is something for it
 
 
 class Member:
@@ -69,33 +66,26 @@ class Member:
         self.forms: tuple[ProcessId, ...] = ()
         self.contacts: tuple[ProcessId, ...] = ()
         self.connected = False
-        self.entered = False
-        """Whether it is a member."""
-        self.last = 0
-        """The last number that was read."""
+        self.entered = False  # Whether it is a member
+        self.last = 0  # The last number that was read
         self.oldest = 1
-        self.kept: dict[int, Element] = {}
-        """The Hbuffer."""
-        self.changes: dict[int, Element] = {}
-        """Of a member that only sends: the changes that it has read and others may not have."""
+        self.kept: dict[int, Element] = {}  # The Hbuffer
+        self.changes: dict[int, Element] = {}  # Of a member that only sends: the changes that it has read and others may not have
         self.number = 0
         self.sending = False
         self.blocked = False
         self.pressed = False
         self.leaving = False
-        self.wishing = False
-        """Whether the wish to leave is in the boxes."""
+        self.wishing = False  # Whether the wish to leave is in the boxes
         self.gone = False
         self.members: tuple[ProcessId, ...] = ()
-        self.following = False
-        """Of a member that only sends: whether it has seen a view."""
+        self.following = False  # Of a member that only sends: whether it has seen a view
         self._ports = ports
         self._ask = ask
         self._over = over
         self._since = host.now
         self._asked_at = -_FOREVER
-        self._unread_since: int | None = None
-        """Since when there is something to read and the application has no room for it."""
+        self._unread_since: int | None = None  # Since when there is something to read and the application has no room for it
 
     # --- coming -------------------------------------------------------------------------------------------------------
 

@@ -41,18 +41,12 @@ from .places import is_networked, node_of
 _HAIL: Final = ("nodes", "hail")
 _ROUND: Final = ("nodes", "round")
 _CONCLUDE: Final = ("nodes", "conclude")
-_SHARES: Final = 5
-"""New groups are asked for at so many times during a delta, at the most."""
-_TELLING: Final = 32
-"""So many nodes tell a newcomer of the others, about."""
-MOST_NODES: Final = 1024
-"""Nodes that are known of at once; of further ones nothing is noted."""
-MOST_NAMES: Final = 16_384
-"""Names of processes that others have told of; further ones are not noted."""
-_MOST_PARTS: Final = 64
-"""Packets that the claims of a node come in, at the most."""
-_CLAIM_BYTES: Final = 16
-"""What a claim takes of a packet beside its names, at the most."""
+_SHARES: Final = 5  # New groups are asked for at so many times during a delta, at the most
+_TELLING: Final = 32  # So many nodes tell a newcomer of the others, about
+MOST_NODES: Final = 1024  # Nodes that are known of at once; of further ones nothing is noted
+MOST_NAMES: Final = 16_384  # Names of processes that others have told of; further ones are not noted
+_MOST_PARTS: Final = 64  # Packets that the claims of a node come in, at the most
+_CLAIM_BYTES: Final = 16  # What a claim takes of a packet beside its names, at the most
 
 
 @dataclasses.dataclass(slots=True)
@@ -65,18 +59,12 @@ class NodeState:
     networked: tuple[ProcessId, ...]
     load: int = 0
     claims: tuple[Claim, ...] = ()
-    heard: int = 0
-    """When it was heard last (``host.now``)."""
-    said: int = 0
-    """The time that its last present gives."""
-    first: int = 0
-    """The time of the first round in which it was heard."""
-    last: int = 0
-    """The time of the last one."""
-    lans: list[int] = dataclasses.field(default_factory=list)
-    """When it was heard last on each network (``host.now``); -1: never."""
-    parts: dict[int, tuple[Claim, ...]] = dataclasses.field(default_factory=dict)
-    """Its claims, packet by packet."""
+    heard: int = 0  # When it was heard last (``host.now``)
+    said: int = 0  # The time that its last present gives
+    first: int = 0  # The time of the first round in which it was heard
+    last: int = 0  # The time of the last one
+    lans: list[int] = dataclasses.field(default_factory=list)  # When it was heard last on each network (``host.now``); -1: never
+    parts: dict[int, tuple[Claim, ...]] = dataclasses.field(default_factory=dict)  # Its claims, packet by packet
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,8 +81,7 @@ class Gone:
     node: str
     life: int
     reason: Reason
-    until: int
-    """What was made there later (by the clock) is of a later life."""
+    until: int  # What was made there later (by the clock) is of a later life
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,31 +133,20 @@ class Nodes:
         miss each of them counts, as in the thesis; with more, a node has ``misses`` intervals: else a start elsewhere could cost
         a node whose relay hangs and is about to be replaced."""
         self.alive: dict[str, NodeState] = {}
-        self.identity = 0
-        """The time of the round that the processor group in force came from; 0: there is none yet."""
-        self._fresh: dict[str, NodeState] = {}
-        """Nodes that were heard and are not alive yet."""
-        self._gone: dict[str, int] = {}
-        """The last life of nodes that was reported as over."""
-        self._returned: dict[str, int] = {}
-        """The time of the last present of a node by which it was found to have returned."""
-        self._book: dict[str, tuple[ProcessId, ...]] = {}
-        """Whom to speak to, by node."""
+        self.identity = 0  # The time of the round that the processor group in force came from; 0: there is none yet
+        self._fresh: dict[str, NodeState] = {}  # Nodes that were heard and are not alive yet
+        self._gone: dict[str, int] = {}  # The last life of nodes that was reported as over
+        self._returned: dict[str, int] = {}  # The time of the last present of a node by which it was found to have returned
+        self._book: dict[str, tuple[ProcessId, ...]] = {}  # Whom to speak to, by node
         self._everybody: tuple[ProcessId, ...] | None = ()
         self._learnt: set[ProcessId] = set()
-        self._hail: int | None = None
-        """When a new group was or will be asked for, as long as that is not done with."""
+        self._hail: int | None = None  # When a new group was or will be asked for, as long as that is not done with
         self._hails = 0
-        self._entrance: int | None = None
-        """The round that this node enters by: the first whose presents all come here."""
-        self._joins: set[int] = set()
-        """Rounds ahead that were asked for."""
-        self._next: int | None = None
-        """The next ordinary round."""
-        self._open: dict[int, bool] = {}
-        """Rounds that are not concluded, and whether they were asked for."""
-        self._told = 0
-        """Of who is in no group yet: the latest that he has heard of."""
+        self._entrance: int | None = None  # The round that this node enters by: the first whose presents all come here
+        self._joins: set[int] = set()  # Rounds ahead that were asked for
+        self._next: int | None = None  # The next ordinary round
+        self._open: dict[int, bool] = {}  # Rounds that are not concluded, and whether they were asked for
+        self._told = 0  # Of who is in no group yet: the latest that he has heard of
         self._lan = 0
 
     # --- what the engine calls ----------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from typing import Final
 from ...core.memory import MOST_PLACES
 from ...core.model import MS, SECOND, US, Duration, UsageError, format_duration, parameter
 
-SHORTEST_SILENCE: Final = 5
-"""Polls that a process may miss before it counts as hung, at least."""
+SHORTEST_SILENCE: Final = 5  # Polls that a process may miss before it counts as hung, at least
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -30,10 +30,8 @@ class Presence:
     def __init__(self, parameters: Parameters) -> None:
         self._silence = parameters.longest_silence
         self._interval = int(parameters.poll) // 2
-        self._seen: dict[ProcessId, tuple[int, int]] = {}
-        """The highest stamp of each process, and when it was first seen."""
-        self._looked = 0
-        """When this process last looked; 0: never."""
+        self._seen: dict[ProcessId, tuple[int, int]] = {}  # The highest stamp of each process, and when it was first seen
+        self._looked = 0  # When this process last looked; 0: never
         self._stamp = 0
         self._stamped = -self._silence
 

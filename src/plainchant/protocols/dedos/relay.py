@@ -56,8 +56,7 @@ from .ports import Ports
 from .relay_steps import Snapshot
 
 _ASKED_AT_ONCE: Final = 64
-_BUSY: Final = 64
-"""Procedures that a relay begins at once because of packets; further ones come again."""
+_BUSY: Final = 64  # Procedures that a relay begins at once because of packets; further ones come again
 
 
 class Relay:
@@ -74,36 +73,27 @@ class Relay:
         self.transmit = transmit
         self._empty = empty
         self.box = Box(host, group, parameters)
-        self.ready = False
-        """Whether the mailbox has been looked at."""
+        self.ready = False  # Whether the mailbox has been looked at
         self.stopped = False
         self.distributor: ProcessId = ""
         self.promised = 0
-        self.epoch = 0
-        """Whose numbers are in the mailbox."""
+        self.epoch = 0  # Whose numbers are in the mailbox
         self.next = 1
         self.oldest = 1
         self.purged = 1
         self.acked = 0
-        self.high = 0
-        """The highest number that is known to exist."""
+        self.high = 0  # The highest number that is known to exist
         self.members: tuple[Local, ...] = ()
         self.forms: tuple[ProcessId, ...] = ()
-        self.early: dict[int, Element] = {}
-        """What has come and is not stored yet, by number."""
-        self.requested: dict[tuple[ProcessId, int], int] = {}
-        """Messages that were sent to the distributor, and when."""
-        self.heard_at = host.now
-        """When the distributor was heard last, or there was nothing to hear."""
-        self.unanswered_since = 0
-        """Since when the distributor owes an answer; 0: it does not."""
-        self.syncing = 0
-        """The number up to which everything has to be there in the synchronisation phase; 0: there is none."""
+        self.early: dict[int, Element] = {}  # What has come and is not stored yet, by number
+        self.requested: dict[tuple[ProcessId, int], int] = {}  # Messages that were sent to the distributor, and when
+        self.heard_at = host.now  # When the distributor was heard last, or there was nothing to hear
+        self.unanswered_since = 0  # Since when the distributor owes an answer; 0: it does not
+        self.syncing = 0  # The number up to which everything has to be there in the synchronisation phase; 0: there is none
         self.elements_waiting = 0
         self.failed: dict[ProcessId, None] = {}
         self._storing = False
-        self._turning = False
-        """Whether the mailbox is being brought to another epoch."""
+        self._turning = False  # Whether the mailbox is being brought to another epoch
         self._told_acked = -1
         self._told_at = 0
         self._asked_at = 0
@@ -111,11 +101,9 @@ class Relay:
         self.wants_report: int | None = host.clock()
         """Since when (by the clock) there is something that the distributor has not been told; None: there is nothing."""
         self._fencing = False
-        self._busy = 0
-        """Procedures of this relay that run beside the one that looks at the mailbox."""
+        self._busy = 0  # Procedures of this relay that run beside the one that looks at the mailbox
         self._told_full = 0
-        self.deleted: set[ProcessId] = set()
-        """Processes that this relay has deleted from all boxes: their places can be freed."""
+        self.deleted: set[ProcessId] = set()  # Processes that this relay has deleted from all boxes: their places can be freed
 
     # --- serving ------------------------------------------------------------------------------------------------------
 

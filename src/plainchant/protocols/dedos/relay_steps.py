@@ -20,19 +20,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     before: int
     nodes: int
     oldest: int
-    next: int
-    """The first number that is not there."""
-    acked: int
-    """All local receivers have read everything up to this."""
+    next: int  # The first number that is not there
+    acked: int  # All local receivers have read everything up to this
     beyond: tuple[int, ...]
-    waiting: int
-    """Elements without a number."""
-    requests: tuple[Element, ...]
-    """Those of them that should be sent to the distributor now."""
+    waiting: int  # Elements without a number
+    requests: tuple[Element, ...]  # Those of them that should be sent to the distributor now
     members: tuple[Local, ...]
     receives: bool
-    life: int
-    """When the boxes were made anew; 0: never."""
+    life: int  # When the boxes were made anew; 0: never
 
 
 def first_missing(there: dict[int, tuple[int, Entry]], oldest: int) -> int:

@@ -9,8 +9,7 @@ from ...core.model import MS, SECOND, Duration
 from ..registry import Surroundings
 from .parameters import Parameters
 
-_BESIDE: Final = 1024
-"""Bytes of a packet beside a batch, at the most."""
+_BESIDE: Final = 1024  # Bytes of a packet beside a batch, at the most
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
