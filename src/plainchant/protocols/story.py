@@ -137,8 +137,6 @@ class Story:
     def __init__(self, run: Run) -> None:
         self.run = run
 
-    # --- one row ------------------------------------------------------------------------------------------------------
-
     @staticmethod
     def act(kind: str, detail: Detail, sender: str | None = None) -> str | None:
         """What the process does in a row, as a clause without its subject, for listings and explanations."""
@@ -180,8 +178,6 @@ class Story:
         """Whether a diagram leaves a row out because another mark of the same instant shows it."""
         return False
 
-    # --- the life of a message ----------------------------------------------------------------------------------------
-
     def about(self, message: Message) -> list[Event]:
         """Rows about a message that do not name it."""
         return []
@@ -201,8 +197,6 @@ class Story:
     def outcome(self, message: Message) -> str | None:
         """What was decided about a message that no process delivers."""
         return None
-
-    # --- reasons ------------------------------------------------------------------------------------------------------
 
     def reason(self, event: Event) -> str | None:
         """Why a row says what it says, as far as other rows tell."""
@@ -232,8 +226,6 @@ class Story:
     def meanwhile(self, after: int, until: int) -> list[str]:
         """Assumptions of the protocol's timing that were broken in this time."""
         return []
-
-    # --- views and processes ------------------------------------------------------------------------------------------
 
     def admitted_by(self, view: Event) -> str | None:
         """The process that let the newcomers of a view in."""
