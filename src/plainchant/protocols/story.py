@@ -6,7 +6,7 @@ The laboratory tells runs of any protocol in a common vocabulary: sends, deliver
 (``docs/explain.md`` lists what it reads). A protocol that records more has a *story*, a subclass of :class:`Story` in
 ``protocols/NAME/story.py``, to which its description refers. The laboratory finds it by the protocol's name in a trace's
 ``start`` row and asks it the questions below. The base class answers none of them: it is the story of a protocol that adds
-nothing to the common vocabulary, and of a trace whose protocol is not known.
+nothing, and of a trace whose protocol is not known.
 
 Questions about one row are static: they take plain values. Questions about a run are methods of an instance, which holds that
 run and may ask of it what :class:`Run` has. An answer is a clause or a sentence in plain words; None or an empty value means
@@ -87,14 +87,9 @@ class Run(Protocol):
         """The times (ns) that the run promises, from a ``start`` row."""
 
     def find(
-        self,
-        *kinds: str,
-        process: str | None = None,
-        group: str | None = None,
-        sender: str | None = None,
-        after: int | None = None,
-        until: int | None = None,
-    ) -> list[Event]:
+        self, *kinds: str, process: str | None = None, group: str | None = None, sender: str | None = None,
+        after: int | None = None, until: int | None = None,
+    ) -> list[Event]:  # fmt: skip
         """Rows of these kinds in ``(after, until]``, in the order of their moments; ``group`` also finds rows without one."""
 
     def naming(self, message: Message) -> list[Event]:
@@ -126,12 +121,10 @@ class Story:
     process_kinds: ClassVar[tuple[str, ...]] = ()  # Kinds of row that belong into the story of a process, besides the common ones
     drawn_kinds: ClassVar[tuple[str, ...]] = ()  # Kinds of row that a diagram shows, besides the common ones
     sheets: ClassVar[tuple[str, ...]] = ()  # Style sheets that its signs need (``lab.draw.marks.SHEETS``)
-    has_turns: ClassVar[bool] = False
-    """Whether processes take turns, each ended by a ``token`` row; a diagram draws them as boxes."""
-    polls: ClassVar[bool] = False
-    """Whether receivers look for messages at times of their own: a delivery later than the first then needs no reason."""
+    has_turns: ClassVar[bool] = False  # Whether processes take turns, each ended by a ``token`` row; diagrams draw them as boxes
+    polls: ClassVar[bool] = False  # Whether receivers look for messages at times of their own: a later delivery needs no reason
+    # Operations on shared memory by name, in the order of a timing diagram's legend: style and meaning
     operations: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Operations on shared memory by name, in the order of a timing diagram's legend: style and meaning."""
     last_operation: ClassVar[str] = ""  # The operation that ends the work on a delivered message, once in each copy
 
     def __init__(self, run: Run) -> None:
@@ -203,8 +196,7 @@ class Story:
         return None
 
     def held_up(self, first: Event, sent: int, naming: Sequence[Event]) -> list[str]:
-        """What kept every process from delivering a message between its send and ``first``; ``naming`` are the rows that name
-        it."""
+        """What kept all processes from delivering a message between its send and ``first``; ``naming``: the rows that name it."""
         return []
 
     def waited(self, event: Event, since: int) -> str | None:

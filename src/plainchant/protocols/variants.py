@@ -87,17 +87,15 @@ class Variant:
 
     @contextmanager
     def applied(self, *, must_act: bool = False) -> Iterator[Calls]:
-        """Within it the protocol is this variant. Gives the number of calls of each replacement.
-
-        With ``must_act`` it is an error if none was called: such a variant is the protocol itself under another name.
-        """
+        """Within it the protocol is this variant. Gives the number of calls of each replacement. With ``must_act`` it is an error
+        if none was called: such a variant is the protocol itself under another name."""
         calls = Calls()
         with ExitStack() as stack:
             for replacement in self.replacements:
                 stack.enter_context(replacement.applied(calls))
             yield calls
         if must_act and self.replacements and not calls.total():
-            rules = ", ".join(str(replacement) for replacement in self.replacements)
+            rules = ", ".join(map(str, self.replacements))
             raise UsageError(f"variant {self.name!r} cannot act: nothing called {rules} in this run")
 
 

@@ -57,6 +57,7 @@ class Box:
         self.dead: set[int] = set()
         self.active = 0  # The first box that this process has not found dead; -1: there is none
         self.listed: set[int] = set()  # Boxes in which this process has listed itself: if it is not there now, it was excluded
+        self.unread_since: int | None = None  # Since when the application has no room for what there is to read
         self.token = 0  # Fencing token of a relay; 0: this hold is a member's
 
     def spares_first(self) -> Iterator[int]:
@@ -106,8 +107,15 @@ class Box:
         latest = self.host.clock() + pause
         return Nap(latest, latest, self.group)
 
+    def is_overdue(self, unread: bool) -> bool:
+        """Whether the application has held up all senders for longer than ``patience``."""
+        if not unread:
+            self.unread_since = None
+        elif self.unread_since is None:
+            self.unread_since = self.host.now
+        return self.unread_since is not None and self.host.now - self.unread_since > self.parameters.patience
+
     def halt_unread(self) -> None:
-        """The application has held up all senders for longer than ``patience``."""
         text = f"{self.host.me} has not read from {self.group} for {format_duration(self.parameters.patience)}"
         self.host.halt(Reason("not-reading", f"{text}, and others wait for it; read, or set patience higher"))
 
@@ -148,8 +156,7 @@ class Box:
 
 
 def layout(parameters: Parameters) -> Layout:
-    """Beside its elements a box has room for what comes at once: each process may store one message that others have not counted
-    yet, in each of the ways that there are."""
+    """Besides its elements a box has room for messages that each process may store, in three ways, before others count them."""
     capacity = parameters.elements + 3 * parameters.places
     return Layout(parameters.boxes, parameters.places, -(-capacity // parameters.places), parameters.room)
 

@@ -160,8 +160,7 @@ class Distributor:
         known = [held for _, held in self.held.values()]
         line = max((held.line for held in known), default=0)
         if not line:
-            self._form(known)
-            return
+            return self._form(known)
         kept = self._former()
         for node, (relay, held) in list(kept.items()):
             if not self._went_along(held, line):
@@ -179,8 +178,7 @@ class Distributor:
         return bool(self._unheard())
 
     def _went_along(self, held: wire.Held, line: int) -> bool:
-        """Whether a node can go on from the latest epoch: it knows it, or was there when it began, and lacks nothing that is
-        not to be had any more."""
+        """Whether a node can go on from the latest epoch: it knows it or was there when it began, and lacks nothing lost."""
         known = [other for _, other in self.held.values()]
         oldest = max(other.oldest for other in known if other.line == line)
         if held.receives and held.acked < oldest - 1 and held.next < oldest:
@@ -202,7 +200,7 @@ class Distributor:
         """Which numbers are needed, and who has them."""
         base_ = self._read_by_all(kept)
         number = base_ + 1
-        while number <= base_ + self._reach:
+        while number <= base_ + self.parameters.most_unread:
             holders = [node for node, (_, held) in kept.items() if held.oldest <= number < held.next or number in held.beyond]
             if not holders:
                 break
@@ -218,11 +216,6 @@ class Distributor:
     def _read_by_all(self, kept: _Kept) -> int:
         """The last number that need not be loaded: all receivers, not only all mailboxes, have it. A mailbox may crash later."""
         return max(min(held.acked for _, held in kept.values()), max(held.oldest for _, held in kept.values()) - 1)
-
-    @property
-    def _reach(self) -> int:
-        """No more messages than this have numbers and are not read by everybody."""
-        return 4 * (self.parameters.history + self.parameters.elements) + 64
 
     def _ask_for_needed(self) -> None:
         by_node: dict[str, list[int]] = {}
@@ -243,13 +236,10 @@ class Distributor:
             # Its mailbox has crashed since it answered: what is left has to be found out anew.
             self._ask_everybody()
         elif not self.needed:
-            self._go_on_with_history()
+            if not self._waits_for_answers():
+                self._begin({node: each for node, each in self._former().items() if node not in self.fenced})
         elif packet.elements and packet.node not in self.needed.values():
             self._ask_for_needed()
-
-    def _go_on_with_history(self) -> None:
-        if not self._waits_for_answers():
-            self._begin({node: each for node, each in self._former().items() if node not in self.fenced})
 
     def _former(self) -> _Kept:
         """The nodes that have answered and have members already."""
@@ -437,7 +427,7 @@ class Distributor:
                 self.transmit([source], wire.Retrans(self.group, self.epoch, again))
             return
         early = self.early.setdefault(sender, {})
-        if len(early) < self._reach:
+        if len(early) < self.parameters.most_unread:
             early[number] = element
 
     def _is_numbered(self, sender: ProcessId, number: int) -> bool:

@@ -97,8 +97,7 @@ class Dedos(Engine):
             yield self.seats.nap(parameters.poll)
 
     def _take_seat(self) -> Generator[Request, Any, None]:
-        """Gets a number that is larger than that of every process seated before, also if the active box crashes: this process
-        counts as seated when the number is in all boxes."""
+        """Gets a number larger than that of every process seated before; it is seated when the number is in all live boxes."""
         box, me = self.seats, self.host.me
 
         def sit(copy: Copy, *, number: int) -> int:
@@ -457,11 +456,11 @@ class Dedos(Engine):
             return "unknown" if relay.epoch else "new" if group in self.wished else ""
         silent = self.host.now - relay.heard_at
         is_known = self.nodes.state_of(relay.distributor) is not None
-        if not self._is_there(relay.distributor) and (is_known or silent > self._patience // 2):
+        if not self._is_there(relay.distributor) and (is_known or silent > self.parameters.node_timeout // 2):
             return "gone"
-        if relay.unanswered_since and self.host.now - relay.unanswered_since > self._patience:
+        if relay.unanswered_since and self.host.now - relay.unanswered_since > self.parameters.node_timeout:
             return "silent"
-        return "silent" if relay.epoch != relay.promised and silent > self._patience else ""
+        return "silent" if relay.epoch != relay.promised and silent > self.parameters.node_timeout else ""
 
     def _claim_of(self, group: GroupId) -> Claim | None:
         """Who distributes in a group, as far as any node has said that can be right."""
@@ -473,11 +472,7 @@ class Dedos(Engine):
     @property
     def _knows_nodes(self) -> bool:
         """Whether this process has listened for long enough to have heard of all nodes that there are."""
-        return self.host.now - self.seated >= self._patience + self.parameters.delta
-
-    @property
-    def _patience(self) -> int:
-        return self.parameters.node_timeout
+        return self.host.now - self.seated >= self.parameters.node_timeout + self.parameters.delta
 
     def _is_there(self, distributor: ProcessId) -> bool:
         """Whether a process can be a distributor now: it is the relay of a node that is alive."""
@@ -489,7 +484,7 @@ class Dedos(Engine):
         if why == "new":
             wanted, there = self.forming[group], self.nodes.alive.keys() | {self.node}
             nodes = sorted(wanted & there)
-            if not wanted <= there and self.host.now - self.lost[group] < self._patience:
+            if not wanted <= there and self.host.now - self.lost[group] < self.parameters.node_timeout:
                 return
         else:
             nodes = sorted(self._claiming(group) & self._relays_alive().keys())
@@ -497,7 +492,7 @@ class Dedos(Engine):
         if self.host.now < self.lost[group] + turn * (self.parameters.retry + 2 * self.parameters.delta):
             return
         tried_at, tried = self.tried.get(group, (-(1 << 62), ""))
-        if self.host.now - tried_at < self._patience and (not tried or self._is_there(tried)):
+        if self.host.now - tried_at < self.parameters.node_timeout and (not tried or self._is_there(tried)):
             return
         chosen = self._choose(group, relay, tried)
         claim = self._claim_of(group)
@@ -536,11 +531,9 @@ class Dedos(Engine):
             return
         if (current is not None and current.epoch >= packet.epoch) or (relay is not None and relay.promised >= packet.epoch):
             return
-        if current is not None:
-            current.step_down(packet.epoch)
+        self._step_down(packet.group, packet.epoch)
         asks = (self._relays_alive, self.nodes.knows, self._transmit, self._stepped_down)
-        new = Distributor(self.host, packet.group, packet.epoch, packet.forms, self.parameters, *asks)
-        self.distributors[packet.group] = new
+        self.distributors[packet.group] = Distributor(self.host, packet.group, packet.epoch, packet.forms, self.parameters, *asks)
 
     def _stepped_down(self, distributor: Distributor) -> None:
         if self.distributors.get(distributor.group) is distributor:

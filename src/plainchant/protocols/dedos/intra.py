@@ -86,7 +86,6 @@ class Intra(Engine):
         self.settled = False  # Whether all P-flags were set when this process looked last
         self.failed: dict[ProcessId, None] = {}
         self.presence = Presence(parameters)
-        self.unread_since: int | None = None  # Since when there is something to read and the application has no room for it
         self.deleting = self.waking = 0
         self.departing = False  # Whether this process is on its way out of the group, or does not get in
 
@@ -175,8 +174,7 @@ class Intra(Engine):
         return header, self._earlier(copy)
 
     def _earlier(self, copy: Copy) -> list[tuple[int, Element]]:
-        """What a receiver that joins keeps of what is in the mailbox: all, like those that have read it, since it will keep later
-        messages too."""
+        """What a receiver that joins keeps of what is in the mailbox: all, like its readers, since it will keep later ones."""
         if self.only_sends:
             return []
         return [(number, boxes.element_of(copy, *found)) for number, found in sorted(boxes.numbered(copy).items())]
@@ -205,7 +203,7 @@ class Intra(Engine):
             return False
         self._exclude(seen.excluded)
         self._take_in(seen)
-        if self._is_overdue(seen.unread and self.pressed):
+        if box.is_overdue(seen.unread and self.pressed):
             box.halt_unread()
         if not (seen.wakes or len(seen.elements) == _READ_AT_ONCE or self._may_go()):
             yield self._nap()
@@ -217,14 +215,6 @@ class Intra(Engine):
             if process not in self.failed:
                 self.host.record("suspect", self.group, process=process, **self.presence.why(process).to_detail())
                 self._fail(process)
-
-    def _is_overdue(self, unread: bool) -> bool:
-        """Whether the application has held up all senders for longer than ``patience``."""
-        if not unread:
-            self.unread_since = None
-        elif self.unread_since is None:
-            self.unread_since = self.host.now
-        return self.unread_since is not None and self.host.now - self.unread_since > self.parameters.patience
 
     def _nap(self) -> Nap | Until:
         """Until there is news. A member that only sends looks for changes now and then: messages are no news to it."""
@@ -315,7 +305,7 @@ class Intra(Engine):
         self.host.install(View(self.group, number, change.members, joined, left, rank=number))
         if not self.joined:
             self.joined = True
-            self._send_next()
+            self.ready(self.group)
 
     def _keep(self, number: int, element: Element) -> None:
         """A process keeps what it has read or sent until every receiver has read it, and restores it after a crash of the box."""
@@ -337,9 +327,6 @@ class Intra(Engine):
     # --- Send ---------------------------------------------------------------------------------------------------------
 
     def ready(self, group: GroupId) -> None:
-        self._send_next()
-
-    def _send_next(self) -> None:
         if self.joined and not self.sending and not self.departing and self.host.peek(self.group) is not None:
             self.sending = True
             self._spawn("send", self._send())
@@ -379,7 +366,8 @@ class Intra(Engine):
                 self._note_blocked(True)
             self._learn(header)
         self.sending = False
-        self._wake_to_leave()
+        if self.leaving:
+            self._wake()
 
     def _may_send(self, copy: Copy) -> bool:
         """Whether there is a free element in a box that is restored; if not, this process wishes for one."""
@@ -456,15 +444,11 @@ class Intra(Engine):
 
     def leave(self, group: GroupId) -> None:
         self.leaving = True
-        self._wake_to_leave()
+        self._wake()
 
     def _may_go(self) -> bool:
         """Whether what this process has sent has its numbers, and was read by it."""
         return self.leaving and self.joined and not self.sending and (self.only_sends or self.sent <= self.last)
-
-    def _wake_to_leave(self) -> None:
-        if self.leaving:
-            self._wake()
 
     def _wake(self) -> None:
         """Ends the nap in which this process waits for something to read."""

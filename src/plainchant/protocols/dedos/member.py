@@ -72,7 +72,6 @@ class Member:
         self._ports, self._ask, self._over = ports, ask, over
         self._since = host.now
         self._asked_at = -_FOREVER
-        self._unread_since: int | None = None  # Since when there is something to read and the application has no room for it
 
     def enter(self, how: Form | Join) -> Procedure:
         box, self.only_sends = self.box, self.only_sends or how.role == SENDS
@@ -107,7 +106,7 @@ class Member:
             elif found.status == "fenced":
                 self.host.halt(Reason("fenced", f"{self.group} goes on without this node: it was taken for crashed"))
                 return
-            elif self._is_overdue(found.unread):
+            elif box.is_overdue(found.unread):
                 box.halt_unread()
                 return
             elif found.status == "restore":
@@ -195,14 +194,6 @@ class Member:
                     found.append((number, element))
                 copy.put(slot, boxes.changed(entry, done=entry.done | self.box.mask))
         return tuple(found)
-
-    def _is_overdue(self, unread: bool) -> bool:
-        """Whether the application has held up all senders for longer than ``patience``."""
-        if not unread:
-            self._unread_since = None
-        elif self._unread_since is None:
-            self._unread_since = self.host.now
-        return self._unread_since is not None and self.host.now - self._unread_since > self.parameters.patience
 
     def _earlier(self, copy: Copy, connection: Connection, there: dict[int, tuple[int, Entry]]) -> _Numbered:
         """What a process that has just become a member keeps of the earlier messages: all, like those that have read them. It
@@ -342,8 +333,7 @@ class Member:
         return senders.count(self.host.me) < self.parameters.window and self._is_element_left(copy, len(senders))
 
     def _is_element_left(self, copy: Copy, waiting: int) -> bool:
-        """Whether an element is left for a message without a number; some are reserved for messages that have one, or a full
-        mailbox could take none of those and never become empty."""
+        """Some elements are reserved for messages with a number: a mailbox full of others could take none and never empty."""
         return waiting < self.parameters.elements - self.parameters.reserve
 
     def _store(self, batch: Batch) -> Generator[Request, Any, None]:

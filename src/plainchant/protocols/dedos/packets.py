@@ -6,7 +6,7 @@ An epoch is a number that no two distributors share: how many there were before,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from zlib import crc32
 
@@ -60,8 +60,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
     members: tuple[ProcessId, ...]  # Those who receive
     joined: tuple[ProcessId, ...] = ()  # Those who are new, who only send among them
-    gone: tuple[tuple[ProcessId, str], ...] = ()
-    """Those who are no members any more, and why: ``left``, ``crashed``, ``node crashed``."""
+    gone: tuple[tuple[ProcessId, str], ...] = ()  # Those who are no members now, and why: ``left``, ``crashed``, ``node crashed``
 
 
 class Local(msgspec.Struct, frozen=True, array_like=True):
@@ -233,12 +232,8 @@ PACKETS: Final = (
     Retrans,     NotSent, Fence, Wish, Outcast,
 )  # fmt: skip
 
-_encode = msgspec.msgpack.Encoder().encode
+change_to_bytes: Final[Callable[[Change], bytes]] = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Change).decode
-
-
-def change_to_bytes(change: Change) -> bytes:
-    return _encode(change)
 
 
 def change_from_bytes(data: bytes) -> Change:

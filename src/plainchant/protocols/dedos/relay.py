@@ -230,11 +230,6 @@ class Relay:
         elif self.acked != self._told_acked and self.host.now - self._told_at >= self.parameters.acknowledge:
             self.tell(wire.AcksOnly(*self.said()))
 
-    def acknowledge_now(self) -> None:
-        """The distributor wants to know."""
-        if self.epoch == self.promised and self.distributor:
-            self.tell(wire.AcksOnly(*self.said()))
-
     def _report(self) -> None:
         """Wishes, and whoever is not here any more: said until it is done."""
         if not self.distributor or self.host.now - self._reported_at < self.parameters.retry:
@@ -254,8 +249,8 @@ class Relay:
         if self._is_current(source, packet.epoch):
             self.high = max(self.high, packet.next - 1)
             self._receive(packet.oldest, enumerate(packet.elements, packet.first))
-            if not packet.elements and packet.first:
-                self.acknowledge_now()
+            if not packet.elements and packet.first and self.epoch == self.promised:  # The distributor wants to know.
+                self.tell(wire.AcksOnly(*self.said()))
 
     def retransmitted(self, source: ProcessId, packet: wire.Retrans) -> None:
         if self._is_current(source, packet.epoch):
@@ -263,8 +258,7 @@ class Relay:
 
     def _is_current(self, source: ProcessId, epoch: int) -> bool:
         if self._listens_to(epoch):
-            self.distributor = source
-            self.heard()
+            self.heard(source)
             if self.epoch != epoch and self.ready and self.host.now - self._reported_at >= self.parameters.retry:
                 # It has not been said yet where that epoch begins.
                 self.report()
@@ -281,14 +275,15 @@ class Relay:
         """A node that has promised an epoch answers no distributor of an earlier one."""
         return epoch < self.promised
 
-    def heard(self) -> None:
-        """The distributor lives."""
+    def heard(self, source: ProcessId = "") -> None:
+        """The distributor lives; ``source``: this is the one."""
+        self.distributor = source or self.distributor
         self.heard_at, self.unanswered_since = self.host.now, 0
 
     def _receive(self, oldest: int, elements: Iterable[tuple[int, Element]]) -> None:
         self.oldest = max(self.oldest, oldest)
         for number, element in elements:
-            if number >= self.next + self._reach or not self._is_sound(element):
+            if number >= self.next + self.parameters.most_unread or not self._is_sound(element):
                 continue
             self.high = max(self.high, number)
             if self._keeps(number):
@@ -300,11 +295,6 @@ class Relay:
     def _keeps(self, number: int) -> bool:
         """Whether a number is needed; what arrives early is kept too (4.2)."""
         return number >= self.next
-
-    @property
-    def _reach(self) -> int:
-        """No distributor numbers so far beyond what this node has acknowledged: its history is full before."""
-        return 4 * (self.parameters.history + self.parameters.elements) + 64
 
     def _is_sound(self, element: Element) -> bool:
         """Whether an element can be put into a mailbox and read there."""
@@ -451,8 +441,7 @@ class Relay:
             self.early.clear()
             self.syncing = 0
             self.host.record("elect", self.group, stage="promise", epoch=packet.epoch, distributor=source)
-        self.distributor = source
-        self.heard()
+        self.heard(source)
         if self._busy < _BUSY:
             self._spawn("answer", self._answer(packet))
 
@@ -513,8 +502,7 @@ class Relay:
         """An epoch begins here, this relay is known to the distributor, or everybody has to catch up."""
         if self._refuses(packet.epoch):
             return
-        self.distributor = source
-        self.heard()
+        self.heard(source)
         if packet.epoch != self.epoch or packet.start > max(self.next, self.oldest):
             if packet.epoch != self.promised:
                 self.promised = packet.epoch
