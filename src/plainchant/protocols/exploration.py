@@ -33,7 +33,7 @@ class Case:
     crashes: int = 1  # Number of processes that may crash
     modules: int = 0  # Number of modules that may fail
     failures: int | None = None  # Number of receivers among the processes that may crash; None: all of them
-    detections: tuple[Nanoseconds, ...] = (1, 100)  # Delays, at least 1, from a crash to its notification to all; each is tried
+    detections: tuple[Nanoseconds, ...] = (1, 100)  # Delays until all hear of a crash, each tried; never 0: none acts at once
     # Timing failures: processes whose clocks are ahead by this; processes that stop once for this, between any two operations.
     early: Mapping[ProcessId, Nanoseconds] = dataclasses.field(default_factory=dict)
     late: Mapping[ProcessId, Nanoseconds] = dataclasses.field(default_factory=dict)

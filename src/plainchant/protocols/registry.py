@@ -92,7 +92,8 @@ class Placement:
     """Largest difference (ns) between two clocks that it tolerates, where it is ``timely``: a larger one counts as a failure."""
     lans: Callable[[Any], int] = lambda parameters: 1  # Number of networks (``Host.send``), each with its own faults
     idle: bool = False  # Whether a process may be in no group at all and only serve the others
-    only_send: Callable[[Any], frozenset[ProcessId]] = lambda parameters: frozenset()  # Processes that receive nothing
+    only_send: Callable[[Any], frozenset[ProcessId]] = lambda parameters: frozenset()
+    """Processes (without their incarnations) that are in groups but receive nothing there."""
     roles: bool = False  # Whether a process chooses when it joins a group what it does there (``model.ROLES``)
     send_length: Callable[[Operate, int], int | None] = lambda operation, copies: None
     """Number of operations on shared memory in the Send that begins with this one; 0: it only continues a Send; None: neither.
