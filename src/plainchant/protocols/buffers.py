@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-UNLIMITED: Final = 16 << 20
-"""What a process may hold of packets where the transport has back-pressure of its own: it is kept in memory."""
+UNLIMITED: Final = 16 << 20  # Bytes of packets that a process holds in memory where the transport has its own backpressure
 
 
 def charge(size: int) -> int:
-    """What a datagram takes of a receiver's buffer: not its bytes but what the kernel reserves for it, which is a power of two
-    that holds the data and 364 bytes beside it, and 256 bytes (Linux).
+    """What a datagram takes of a receiver's buffer (Linux): a power of two that holds the data and 364 bytes, and 256 bytes.
 
     >>> charge(1_400), charge(60_000)
     (2304, 65792)

@@ -22,57 +22,36 @@ class Case:
     """A small group, and what may happen to it. Times are whole units (of the bounds: ns)."""
 
     receivers: tuple[ProcessId, ...]
-    senders: tuple[ProcessId, ...]
-    """Processes that send; those that are not receivers only send."""
+    senders: tuple[ProcessId, ...]  # Processes that send; those that are not receivers only send
     copies: int
     make: Callable[[Host], Engine]
-    skew: Nanoseconds
-    """Clocks are ahead by nothing or by this."""
+    skew: Nanoseconds  # Clocks are ahead by nothing or by this
     poll: Nanoseconds
-    complete: Nanoseconds
-    """A message may be decided on this long after its timestamp."""
-    bounds: Mapping[str, Nanoseconds]
-    """What is promised: ``send``, ``deliver``."""
-    operations: frozenset[str] = frozenset()
-    """Names of the operations on shared memory (``memory.Operate``)."""
-    crashes: int = 1
-    """Number of processes that may crash."""
-    modules: int = 0
-    """Number of modules that may fail."""
-    failures: int | None = None
-    """Number of receivers among the processes that may crash; None: all of them."""
-    detections: tuple[Nanoseconds, ...] = (1, 100)
-    """Delays between a crash and its notification to all processes; each is tried. At least 1: no process acts on a crash at its
-    very moment."""
+    complete: Nanoseconds  # A message may be decided on this long after its timestamp
+    bounds: Mapping[str, Nanoseconds]  # What is promised: ``send``, ``deliver``
+    operations: frozenset[str] = frozenset()  # Names of the operations on shared memory (``memory.Operate``)
+    crashes: int = 1  # Number of processes that may crash
+    modules: int = 0  # Number of modules that may fail
+    failures: int | None = None  # Number of receivers among the processes that may crash; None: all of them
+    detections: tuple[Nanoseconds, ...] = (1, 100)  # Delays until all hear of a crash, each tried; never 0: none acts at once
+    # Timing failures: processes whose clocks are ahead by this; processes that stop once for this, between any two operations.
     early: Mapping[ProcessId, Nanoseconds] = dataclasses.field(default_factory=dict)
-    """Processes whose clocks are ahead by this: a timing failure."""
     late: Mapping[ProcessId, Nanoseconds] = dataclasses.field(default_factory=dict)
-    """Processes that stop once, between any two operations, for this: a timing failure."""
     phases: tuple[Nanoseconds, ...] = (0, 1)
     """When sends may begin, counted from the last moment for which the next look comes late enough; each sender tries each."""
-    varied: frozenset[str] = frozenset()
-    """Operations (by name) that take nothing or their whole bound, while the others take their bound; empty: all of them."""
-    struck: frozenset[str] = frozenset()
-    """Operations (by name) before which something may go wrong; empty: all of them."""
+    varied: frozenset[str] = frozenset()  # Operations (by name) that take nothing or their bound, others their bound; empty: all
+    struck: frozenset[str] = frozenset()  # Operations (by name) before which something may go wrong; empty: all of them
+    # Procedures (by name) of which no other process can tell when their operations happen. Those of ``unseen`` take no time: it
+    # cannot be told either whether they came before or after a module's crash. Those of ``private`` take their whole bound.
     unseen: frozenset[str] = frozenset()
-    """Procedures (by name) whose operations take no time: no other process can tell when they happen, nor whether they came
-    before or after a module's crash."""
     private: frozenset[str] = frozenset()
-    """Procedures (by name) whose operations take their whole bound: no other process can tell when they happen."""
-    reduced: bool = True
-    """Whether one run stands for several equivalent ones; False: to see that they are equivalent."""
-    messages: int = 1
-    """Messages that each sender sends."""
-    scheduled: bool = False
-    """Sends begin when the protocol says so."""
-    start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """The detail of ``start`` rows in traces."""
-    constants: tuple[Any, ...] = ()
-    """Objects that are the same in all runs."""
-    variant: Variant = AS_BUILT
-    """The protocol's rules that are taken out or replaced."""
-    still: tuple[type, ...] = ()
-    """Types whose objects never change."""
+    reduced: bool = True  # Whether one run stands for several equivalent ones; False: to see that they are equivalent
+    messages: int = 1  # Messages that each sender sends
+    scheduled: bool = False  # Sends begin when the protocol says so
+    start: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # The detail of ``start`` rows in traces
+    constants: tuple[Any, ...] = ()  # Objects that are the same in all runs
+    variant: Variant = AS_BUILT  # The protocol's rules that are taken out or replaced
+    still: tuple[type, ...] = ()  # Types whose objects never change
 
     def __post_init__(self) -> None:
         if not self.receivers or not self.senders:
@@ -111,7 +90,5 @@ class Exploration:
 
     case: Callable[..., Case]
     """Makes a case from ``receivers``, ``senders`` and ``both``, ``rules`` and ``parameters`` by name, and fields of the case."""
-    rules: Mapping[str, Mapping[str, Any]]
-    """Rules of the protocol that can be changed, each with its values by the words for them."""
-    units: Mapping[str, int]
-    """Its bounds in units, unless others are given."""
+    rules: Mapping[str, Mapping[str, Any]]  # Rules of the protocol that can be changed, each with its values by their words
+    units: Mapping[str, int]  # Its bounds in units, unless others are given

@@ -1,9 +1,8 @@
 """Which protocols there are: each name with its engine, its parameters, what it promises and under which faults.
 
 A protocol is described once, by the :class:`Description` that its package exports. Hosts build engines from it, scenario files
-and ``--help`` are validated and written from its parameters, and runs are verified for what it promises. What explanations,
-listings and diagrams say about its runs is its *story* (:mod:`.story`), which a description only refers to: a live member never
-imports it.
+and ``--help`` are validated and written from its parameters, and runs are verified for what it promises. What is told about its
+runs is its *story* (:mod:`.story`), which a description only refers to: a live member never imports it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import difflib
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..core.engine import Engine, Host
 from ..core.memory import Layout, Operate
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from .exploration import Exploration
     from .story import Story
 
-DEFAULT_PROTOCOL: Final = "sequencer"
-"""The protocol of a node or a run that names none."""
+Groups: TypeAlias = Mapping[GroupId, Sequence[ProcessId]]
+DEFAULT_PROTOCOL: Final = "sequencer"  # The protocol of a node or a run that names none
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,13 +47,11 @@ class Progress:
     """Longest time from ``send`` (or, if earlier messages of this sender wait, from the delivery of the last of them) to the
     delivery at every correct member of the view; None: not bounded."""
     answered: int | None = None
-    """Longest time until a request to join, leave or form a group, or the merging of two parts of it, is answered; None: not
-    bounded."""
+    """Longest time until a request to join, leave or form a group, or to merge its parts, is answered; None: not bounded."""
     despite: frozenset[str] = frozenset()
     """Kinds of fault (``scenario.model.FAULTS``) of *other* processes or links that may last without being an excuse. A kind with
     a rate can have a limit: ``"loss<=0.3"``."""
-    because: str = ""
-    """Why a time is not bounded."""
+    because: str = ""  # Why a time is not bounded
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -67,17 +64,13 @@ class Progress:
 class Surroundings:
     """Where an engine is about to run, as far as its parameters should fit it."""
 
-    members: int
-    """Expected number of processes in the group."""
-    packet: int
-    """Bytes of a full packet."""
+    members: int  # Expected number of processes in the group
+    packet: int  # Bytes of a full packet
     buffer: int
     """Bytes of packets that a receiver's system buffers before it drops any; 0: the transport has backpressure of its own and
     drops none. A process in several groups has one buffer for all of them: give each group its share."""
-    given: frozenset[str] = frozenset()
-    """Parameters that the user has set; they are not changed."""
-    live: bool = True
-    """Whether time is real: processors are shared, and processes wait for them."""
+    given: frozenset[str] = frozenset()  # Parameters that the user has set; they are not changed
+    live: bool = True  # Whether time is real: processors are shared, and processes wait for them
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,30 +83,22 @@ class Placement:
     memory: Callable[[Any], Layout] | None = None
     """The size of its mailboxes in shared memory, with these parameters; None: it uses no shared memory. Processes run where the
     memory is, except those that ``remote`` names."""
-    remote: Callable[[Any], Mapping[ProcessId, ProcessId]] = lambda parameters: {}
-    """Processes without access to the shared memory, each with the process that acts for it."""
+    remote: Callable[[Any], Mapping[ProcessId, ProcessId]] = lambda parameters: {}  # Processes without it: who acts for each
     node_of: Callable[[Any, ProcessId], str] | None = None
     """The node of a process, whose name may have an incarnation. Each node has its own shared memory. None: there is one node."""
-    processor_of: Callable[[Any, ProcessId], str] = lambda parameters, process: process
-    """The processor of a process; processes on one processor fail together."""
-    timely: bool = True
-    """Missing a shared-memory deadline counts as a failure: the trace has a timing fault, and promises no longer cover that
-    process."""
+    processor_of: Callable[[Any, ProcessId], str] = lambda parameters, process: process  # Processes on one fail together
+    timely: bool = True  # Missing a shared-memory deadline is a timing fault in the trace; promises no longer cover the process
     skew: Callable[[Any], int] = lambda parameters: 0
     """Largest difference (ns) between two clocks that it tolerates, where it is ``timely``: a larger one counts as a failure."""
-    lans: Callable[[Any], int] = lambda parameters: 1
-    """Number of networks (``Host.send``), each with its own faults."""
-    idle: bool = False
-    """Whether a process may be in no group at all and only serve the others."""
+    lans: Callable[[Any], int] = lambda parameters: 1  # Number of networks (``Host.send``), each with its own faults
+    idle: bool = False  # Whether a process may be in no group at all and only serve the others
     only_send: Callable[[Any], frozenset[ProcessId]] = lambda parameters: frozenset()
     """Processes (without their incarnations) that are in groups but receive nothing there."""
-    roles: bool = False
-    """Whether a process chooses when it joins a group what it does there (``model.ROLES``)."""
+    roles: bool = False  # Whether a process chooses when it joins a group what it does there (``model.ROLES``)
     send_length: Callable[[Operate, int], int | None] = lambda operation, copies: None
     """Number of operations on shared memory in the Send that begins with this one; 0: it only continues a Send; None: neither.
     A process that is to crash in the middle of a broadcast crashes between them."""
-    room: Callable[[Any], int] | None = None
-    """Bytes of messages that travel together, where that is not a packet's capacity."""
+    room: Callable[[Any], int] | None = None  # Bytes of messages that travel together, where that is not a packet's capacity
 
     def copies(self, parameters: Any) -> int:
         """Copies of each mailbox in shared memory; 0 without shared memory."""
@@ -130,61 +115,40 @@ class Description:
     """A frozen dataclass whose fields are declared with ``model.parameter``; its ``__post_init__`` raises UsageError. A field
     of type ``Mapping[str, ...]`` is a parameter with several values: one for each group, or whatever ``keys`` declares."""
     packets: tuple[type[Packet], ...]
-    make: Callable[[Host, Any], Engine]
-    """Builds a process's engine from its host and an instance of ``parameters``."""
-    promises: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], tuple[Promise, ...]]
-    """What is promised with these parameters and these groups."""
-    faults: tuple[str, ...]
-    """Kinds of fault under which the promises hold."""
-    settle: Callable[[Any], int]
-    """The longest time (ns) for which a fault can go unnoticed: a drained run stays quiet for this long before it ends."""
-    paper: str = ""
-    """Number of the paper that it implements, such as ``"002"``; empty: none."""
-    beyond: Callable[[Any], frozenset[str]] = lambda parameters: frozenset()
-    """Kinds of its ``faults`` under which the promises do not hold with these parameters."""
-    conditional: tuple[Promise, ...] = ()
-    """What is promised only with parameters other than the defaults, for people to read."""
-    check: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], str | None] = lambda parameters, groups: None
+    make: Callable[[Host, Any], Engine]  # Builds a process's engine from its host and an instance of ``parameters``
+    promises: Callable[[Any, Groups], tuple[Promise, ...]]  # What is promised with these parameters and these groups
+    faults: tuple[str, ...]  # Kinds of fault under which the promises hold
+    settle: Callable[[Any], int]  # Longest time (ns) that a fault can go unnoticed: drained runs stay quiet for this long
+    paper: str = ""  # Number of the paper that it implements, such as ``"002"``; empty: none
+    beyond: Callable[[Any], frozenset[str]] = lambda parameters: frozenset()  # Of its ``faults``: promises do not hold under them
+    conditional: tuple[Promise, ...] = ()  # What is promised only with parameters other than the defaults, for people to read
+    check: Callable[[Any, Groups], str | None] = lambda parameters, groups: None
     """What is wrong with these parameters for these groups, as a sentence that says what to do; None: nothing."""
-    bounds: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], Mapping[str, int]] = lambda parameters, groups: {}
+    bounds: Callable[[Any, Groups], Mapping[str, int]] = lambda parameters, groups: {}
     """Times (ns) that ``bounded`` promises, by name, as long as no group has more members than these."""
-    progress: Callable[[Any, Mapping[GroupId, Sequence[ProcessId]]], Progress] = lambda parameters, groups: Progress(
-        because="the protocol states none"
-    )
-    """How long applications may have to wait, with these parameters and these groups."""
+    # How long applications may have to wait, with these parameters and these groups
+    progress: Callable[[Any, Groups], Progress] = lambda parameters, groups: Progress(because="the protocol states none")
     tune: Callable[[Any, Surroundings], Any] = lambda parameters, surroundings: parameters
     """The same parameters, fitted to where the engine is to run; those that the user has set are not changed."""
+    # Whether, with these parameters, members can join, leave and crash (if not, a group is formed once and ends as a whole);
+    # processes can propose groups to others (``model.Propose``), close and rename them; it requires a network that neither loses
+    # nor reorders packets; deadlines can be guaranteed (``model.Admit``).
     changes: Callable[[Any], bool] = lambda parameters: True
-    """Whether, with these parameters, groups can change: members join, leave and crash. If not, a group is formed once and ends
-    as a whole."""
     proposes: Callable[[Any], bool] = lambda parameters: False
-    """Whether, with these parameters, processes can propose groups to others (``model.Propose``), close and rename them."""
     lossless: Callable[[Mapping[str, Any]], bool] = lambda given: False
-    """Whether, with these parameters, it requires a network that neither loses nor reorders packets."""
     admits: Callable[[Any], bool] = lambda parameters: False
-    """Whether, with these parameters, deadlines can be guaranteed (``model.Admit``)."""
-    loopback: bool = False
-    """Whether what a process sends to itself goes over the network like any packet, and can be lost there."""
+    loopback: bool = False  # Whether what a process sends to itself goes over the network like any packet, and can be lost there
     views: bool = True
     """Whether its views are written into the trace and promises refer to them. If not, a member must deliver what was sent
-    between its ``join`` and its ``leave``, by rank; views only tell applications the members, at the same point of the order
-    everywhere."""
-    recorded: frozenset[str] = frozenset()
-    """Optional kinds of row (``lab.metrics.OPTIONAL``) that it always writes when they happen."""
-    placement: Placement = Placement()
-    """Where its processes run and what they share besides a network."""
-    story: Callable[[], type[Story]] = lambda: _plain_story()
-    """Imports and returns its story; the default tells what is common to all protocols."""
+    between its ``join`` and its ``leave``, by rank; views only tell applications the members, at the same point of the order."""
+    recorded: frozenset[str] = frozenset()  # Optional kinds of row (``lab.metrics.OPTIONAL``) that it writes whenever they happen
+    placement: Placement = Placement()  # Where its processes run and what they share besides a network
+    story: Callable[[], type[Story]] = lambda: _plain_story()  # Imports its story; the default is common to all protocols
     exploration: Callable[[], Exploration] | None = None
     """Imports and returns its small cases for the explorer (``plainchant explore``); None: it cannot be explored."""
 
 
-def promised(
-    description: Description,
-    parameters: Any,
-    groups: Mapping[GroupId, Sequence[ProcessId]],
-    largest: Mapping[GroupId, Sequence[ProcessId]] | None = None,
-) -> dict[str, Any]:
+def promised(description: Description, parameters: Any, groups: Groups, largest: Groups | None = None) -> dict[str, Any]:
     """What ``start`` rows say of a protocol's promises and bounds; ``largest``: the groups with every process that may join them.
 
     A run promises ``progress`` exactly if its protocol states one of the two times.
@@ -195,11 +159,8 @@ def promised(
     progress = description.progress(parameters, largest)
     if not progress.bounds:
         return {"promises": names, "bounds": bounds}
-    return {
-        "promises": [*(name for name in names if name != "progress"), "progress"],
-        "bounds": bounds | progress.bounds,
-        "despite": sorted(progress.despite),
-    }
+    names = [*(name for name in names if name != "progress"), "progress"]
+    return {"promises": names, "bounds": bounds | progress.bounds, "despite": sorted(progress.despite)}
 
 
 def _plain_story() -> type[Story]:
@@ -208,10 +169,8 @@ def _plain_story() -> type[Story]:
     return Story
 
 
-ORDER: Final = ("sequencer", "newtop", "rtcast", "mailbox", "dedos")
-"""The order in which people should meet the protocols of this package; others follow in alphabetical order."""
-ENTRY_POINTS: Final = "plainchant.protocols"
-"""Installed distributions declare their protocols here: name -> :class:`Description`."""
+ORDER: Final = ("sequencer", "newtop", "rtcast", "mailbox", "dedos")  # As people should meet them; others follow alphabetically
+ENTRY_POINTS: Final = "plainchant.protocols"  # Installed distributions declare their protocols here: name -> :class:`Description`
 
 
 def protocols() -> dict[str, Description]:

@@ -6,7 +6,7 @@ The laboratory tells runs of any protocol in a common vocabulary: sends, deliver
 (``docs/explain.md`` lists what it reads). A protocol that records more has a *story*, a subclass of :class:`Story` in
 ``protocols/NAME/story.py``, to which its description refers. The laboratory finds it by the protocol's name in a trace's
 ``start`` row and asks it the questions below. The base class answers none of them: it is the story of a protocol that adds
-nothing to the common vocabulary, and of a trace whose protocol is not known.
+nothing, and of a trace whose protocol is not known.
 
 Questions about one row are static: they take plain values. Questions about a run are methods of an instance, which holds that
 run and may ask of it what :class:`Run` has. An answer is a clause or a sentence in plain words; None or an empty value means
@@ -19,11 +19,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-Message: TypeAlias = tuple[str, str, int]
-"""A message by its group, its sender and its number."""
+Message: TypeAlias = tuple[str, str, int]  # A message by its group, its sender and its number
 Detail: TypeAlias = Mapping[str, Any]
-Step: TypeAlias = tuple["Event", str, str | None]
-"""A step of an explanation: a row, what happened, and why."""
+Step: TypeAlias = tuple["Event", str, str | None]  # A step of an explanation: a row, what happened, and why
 Sign: TypeAlias = tuple[str, str, str]
 """How a row is drawn: the name of a sign (``lab.draw.marks.SIGNS``), its label, and the label's style."""
 
@@ -32,8 +30,7 @@ Sign: TypeAlias = tuple[str, str, str]
 class Event:
     """One row of a trace, with its detail decoded and its moment (ns, on the global clock if there is one)."""
 
-    at: int
-    """Its position among the rows."""
+    at: int  # Its position among the rows
     process: str
     index: int
     when: int
@@ -48,8 +45,7 @@ class Event:
     size: int | None
     packets: int | None
     detail: dict[str, Any]
-    due: int | None = None
-    """The message's deadline, on the clock of ``when``."""
+    due: int | None = None  # The message's deadline, on the clock of ``when``
 
     @classmethod
     def of(cls, row: Mapping[str, Any], detail: object, when: int, *, at: int = 0, due: int | None = None) -> Event:
@@ -91,14 +87,9 @@ class Run(Protocol):
         """The times (ns) that the run promises, from a ``start`` row."""
 
     def find(
-        self,
-        *kinds: str,
-        process: str | None = None,
-        group: str | None = None,
-        sender: str | None = None,
-        after: int | None = None,
-        until: int | None = None,
-    ) -> list[Event]:
+        self, *kinds: str, process: str | None = None, group: str | None = None, sender: str | None = None,
+        after: int | None = None, until: int | None = None,
+    ) -> list[Event]:  # fmt: skip
         """Rows of these kinds in ``(after, until]``, in the order of their moments; ``group`` also finds rows without one."""
 
     def naming(self, message: Message) -> list[Event]:
@@ -126,27 +117,18 @@ class Run(Protocol):
 class Story:
     """The questions that a protocol's story can answer, and the answers of a protocol that adds nothing."""
 
-    view_kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of row that lead to a view, besides the common ones."""
-    process_kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of row that belong into the story of a process, besides the common ones."""
-    drawn_kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of row that a diagram shows, besides the common ones."""
-    sheets: ClassVar[tuple[str, ...]] = ()
-    """Style sheets that its signs need (``lab.draw.marks.SHEETS``)."""
-    has_turns: ClassVar[bool] = False
-    """Whether processes take turns, each ended by a ``token`` row; a diagram draws them as boxes."""
-    polls: ClassVar[bool] = False
-    """Whether receivers look for messages at times of their own: a delivery later than the first then needs no reason."""
+    view_kinds: ClassVar[tuple[str, ...]] = ()  # Kinds of row that lead to a view, besides the common ones
+    process_kinds: ClassVar[tuple[str, ...]] = ()  # Kinds of row that belong into the story of a process, besides the common ones
+    drawn_kinds: ClassVar[tuple[str, ...]] = ()  # Kinds of row that a diagram shows, besides the common ones
+    sheets: ClassVar[tuple[str, ...]] = ()  # Style sheets that its signs need (``lab.draw.marks.SHEETS``)
+    has_turns: ClassVar[bool] = False  # Whether processes take turns, each ended by a ``token`` row; diagrams draw them as boxes
+    polls: ClassVar[bool] = False  # Whether receivers look for messages at times of their own: a later delivery needs no reason
+    # Operations on shared memory by name, in the order of a timing diagram's legend: style and meaning
     operations: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Operations on shared memory by name, in the order of a timing diagram's legend: style and meaning."""
-    last_operation: ClassVar[str] = ""
-    """The operation that ends the work on a delivered message, once in each copy."""
+    last_operation: ClassVar[str] = ""  # The operation that ends the work on a delivered message, once in each copy
 
     def __init__(self, run: Run) -> None:
         self.run = run
-
-    # --- one row ------------------------------------------------------------------------------------------------------
 
     @staticmethod
     def act(kind: str, detail: Detail, sender: str | None = None) -> str | None:
@@ -189,8 +171,6 @@ class Story:
         """Whether a diagram leaves a row out because another mark of the same instant shows it."""
         return False
 
-    # --- the life of a message ----------------------------------------------------------------------------------------
-
     def about(self, message: Message) -> list[Event]:
         """Rows about a message that do not name it."""
         return []
@@ -211,15 +191,12 @@ class Story:
         """What was decided about a message that no process delivers."""
         return None
 
-    # --- reasons ------------------------------------------------------------------------------------------------------
-
     def reason(self, event: Event) -> str | None:
         """Why a row says what it says, as far as other rows tell."""
         return None
 
     def held_up(self, first: Event, sent: int, naming: Sequence[Event]) -> list[str]:
-        """What kept every process from delivering a message between its send and ``first``; ``naming`` are the rows that name
-        it."""
+        """What kept all processes from delivering a message between its send and ``first``; ``naming``: the rows that name it."""
         return []
 
     def waited(self, event: Event, since: int) -> str | None:
@@ -241,8 +218,6 @@ class Story:
     def meanwhile(self, after: int, until: int) -> list[str]:
         """Assumptions of the protocol's timing that were broken in this time."""
         return []
-
-    # --- views and processes ------------------------------------------------------------------------------------------
 
     def admitted_by(self, view: Event) -> str | None:
         """The process that let the newcomers of a view in."""

@@ -48,8 +48,7 @@ class Calls(Counter[str]):
 class Replacement:
     """One rule, and what stands in its place."""
 
-    owner: type | ModuleType
-    """The class that defines the method, or the module that calls the function by this name."""
+    owner: type | ModuleType  # The class that defines the method, or the module that calls the function by this name
     attribute: str
     by: Any
 
@@ -88,22 +87,19 @@ class Variant:
 
     @contextmanager
     def applied(self, *, must_act: bool = False) -> Iterator[Calls]:
-        """Within it the protocol is this variant. Gives the number of calls of each replacement.
-
-        With ``must_act`` it is an error if none was called: such a variant is the protocol itself under another name.
-        """
+        """Within it the protocol is this variant. Gives the number of calls of each replacement. With ``must_act`` it is an error
+        if none was called: such a variant is the protocol itself under another name."""
         calls = Calls()
         with ExitStack() as stack:
             for replacement in self.replacements:
                 stack.enter_context(replacement.applied(calls))
             yield calls
         if must_act and self.replacements and not calls.total():
-            rules = ", ".join(str(replacement) for replacement in self.replacements)
+            rules = ", ".join(map(str, self.replacements))
             raise UsageError(f"variant {self.name!r} cannot act: nothing called {rules} in this run")
 
 
-AS_BUILT = Variant()
-"""The protocol itself."""
+AS_BUILT = Variant()  # The protocol itself
 
 
 class Variants(dict[str, Variant]):

@@ -482,14 +482,17 @@ def _never_stale(self: Dedos) -> bool:
 mutant("a relay that was stopped speaks before it has looked", Dedos, "_is_stale", HUNG)(property(_never_stale))
 
 
-@mutant("applications may stop reading", Member, "_is_overdue", HUNG)
-def _never_overdue(self: Member, unread: bool) -> bool:
-    return False
+@mutant("applications may stop reading", Box, "is_overdue", HUNG)
+def _never_overdue(self: Box, unread: bool) -> bool:
+    return self.parameters.reach == "node" and _IS_OVERDUE(self, unread)
 
 
-@mutant("applications within a node may stop reading", Intra, "_is_overdue", HUNG)
-def _never_overdue_within(self: Intra, unread: bool) -> bool:
-    return False
+@mutant("applications within a node may stop reading", Box, "is_overdue", HUNG)
+def _never_overdue_within(self: Box, unread: bool) -> bool:
+    return self.parameters.reach != "node" and _IS_OVERDUE(self, unread)
+
+
+_IS_OVERDUE = Box.is_overdue
 
 
 @mutant("to a joiner all members are new", Member, "_joined", ("churn", "hung"))

@@ -53,24 +53,19 @@ def settle(parameters: Any) -> int:
 def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> Progress:
     """How long a hung process can hold up the others.
 
-    *Held up by a process.* A process that hangs is excluded after ``silence``: its neighbours see its last stamp at most a poll
-    late, and notice at most a poll late that it stands still. A process whose application does not read halts after ``patience``,
-    which it notices within a poll. Both are changes of members, from which the time counts anew.
-
-    *Within a node* nothing else is waited for, but the survivors delete the process and restore a box: a few operations, and a
-    poll where they wait for each other.
-
-    *Between nodes* a process may be alone on its node. Then the node is missed after ``misses`` rounds; a relay that asks
-    it in vain waits as long before it calls for another distributor, and each of the other nodes that has members may call before
-    it is this node's turn (``retry`` + 2 ``delta`` each). The new distributor asks, loads and begins in three exchanges. Packets
-    may be lost: 10 repetitions are allowed for the exchanges of a change, and 10 for those of a message.
-
-    A request to join or to form that cannot be met is refused or goes on with those that are there after 12 times ``misses``
-    rounds.
+    A process that hangs is excluded after ``silence``: its neighbours see its last stamp at most a poll late, and notice at most
+    a poll late that it stands still. A process whose application does not read halts after ``patience``, which it notices within
+    a poll. Both are changes of members, from which the time counts anew. *Within a node* the survivors then delete the process
+    and restore a box: a few operations, and a poll where they wait for each other. *Between nodes* a process may be alone on its
+    node. Then the node is missed after ``misses`` rounds; a relay that asks it in vain waits as long before it calls for another
+    distributor, and each of the other nodes that has members may call before it is this node's turn (``retry`` + 2 ``delta``
+    each). The new distributor asks, loads and begins in three exchanges. Packets may be lost: 10 repetitions are allowed for the
+    exchanges of a change, and 10 for those of a message. A request to join or to form that cannot be met is refused, or goes on
+    with the processes that are there, after 12 times ``misses`` rounds.
     """
     if parameters.reach == "lan" and not parameters.reserve:
-        because = "with reserve = 0 the senders of a node can fill its mailbox, and a number that all wait for has no place in it"
-        return Progress(because=because)
+        full = "with reserve = 0 the senders of a node can fill its mailbox, and a number that all wait for has no place in it"
+        return Progress(because=full)
     silent, unread = parameters.longest_silence + 4 * parameters.poll, parameters.patience + 4 * parameters.poll
     if parameters.reach == "node":
         within = max(silent, unread) + 2 * parameters.poll + 5 * MS
@@ -128,20 +123,8 @@ DESCRIPTION = Description(
     make=make,
     promises=promises,
     faults=(
-        "crash",
-        "restart",
-        "join",
-        "leave",
-        "pause",
-        "module",
-        "slow",
-        "node",
-        "processor",
-        "lan",
-        "loss",
-        "clog",
-        "omit",
-        "sluggish",
+        *("crash", "restart", "join", "leave", "pause", "module", "slow"),
+        *("node", "processor", "lan", "loss", "clog", "omit", "sluggish"),
     ),
     settle=settle,
     progress=progress,

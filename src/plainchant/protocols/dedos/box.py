@@ -2,58 +2,45 @@
 
 Theory of operation
 -------------------
-All boxes have the same structure; the first one that is alive is the *active* mailbox, the others are spares. A step works on
-one box and is atomic; a primitive that concerns several boxes is one step each, *spares first*: what is in the active mailbox is
-in all boxes where it belongs, so a process that dies in between leaves nothing that others could rely on.
+The first box that is alive is the *active* mailbox, the others are spares. A step works on one box and is atomic. A primitive
+that concerns several boxes is one step each, *spares first*: what is in the active mailbox is in all boxes where it belongs, so a
+process that dies in between leaves nothing that others could rely on. Elements with a number are those of the group's order;
+elements without one wait for theirs. An element is free (Fset) or in transit (Tset); masks of places say which receivers have to
+read it (``listed``) and which have (``done``).
 
-Elements with a number are those of the group's order; elements without one wait for theirs. An element is free (Fset) or in
-transit (Tset); masks of places say which receivers have to read it (``listed``) and which have (``done``).
-
-A process may hang between any two steps, and its node goes on without it (:mod:`.presence`). So every step checks first whether
-this process is still listed and, for a relay, whether no later relay has been there (its *token*). The check is part of the
-atomic step: an excluded process changes nothing.
+A process may hang between any two steps, and its node goes on without it (:mod:`.presence`). So every atomic step checks first
+that this process is still listed and, for a relay, that no later relay has been there (its *token*): an excluded process changes
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from ...core.engine import Host
-from ...core.memory import Connection, Copy, Entry, Header, Layout, Operate, Procedure, Step
-from ...core.model import Batch, GroupId, Number, ProcessId, Reason
+from ...core.memory import FAILED, Connection, Copy, Entry, Header, Layout, Nap, Operate, Procedure, Request, Step
+from ...core.model import Batch, GroupId, Number, ProcessId, Reason, format_duration
 from .parameters import Parameters
 
-MESSAGES: Final = 0
+MESSAGES: Final = 0  # Kinds of elements: messages of a sender, or a change of who is in the group
 CHANGE: Final = 1
-"""Kinds of elements: messages of a sender, or a change of who is in the group."""
-
-JOINS: Final = 1
+JOINS: Final = 1  # Wishes
 LEAVES: Final = 2
-"""Wishes."""
-
-SEATS: Final = "@node"
-"""The mailbox of a node: every process of the node is connected to it."""
-
-EXCLUDED: Final = object()
-"""Result of an operation that was not performed, because the node has gone on without this process."""
-
-FENCED: Final = 1
-"""State of a box: its node is not in the group any more, and its members have to halt."""
-
-changed: Final = msgspec.structs.replace
-"""The same record with other fields."""
+SEATS: Final = "@node"  # The mailbox of a node: every process of the node is connected to it
+EXCLUDED: Final = object()  # Result of an operation that was not performed, because the node has gone on without this process
+FENCED: Final = 1  # State of a box: its node is not in the group any more, and its members have to halt
+changed: Final = msgspec.structs.replace  # The same record with other fields
 
 
 class Element(msgspec.Struct, frozen=True, array_like=True):
     """What a mailbox element carries, wherever it is: in private memory, or in a packet."""
 
     sender: ProcessId
-    number: Number
-    """Its sender's own number of it."""
+    number: Number  # Its sender's own number of it
     kind: Number
     batch: Batch
 
@@ -62,22 +49,16 @@ class Box:
     """What all procedures of a process share that work on one group's boxes."""
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
-        self.parameters = parameters
+        self.host, self.group, self.parameters = host, group, parameters
         self.copies = parameters.boxes
         self.layout = layout(parameters)
-        self.place = -1
-        self.mask = 0
-        self.life = 0
-        """When the mailbox was made: tells it from one that this node had before."""
+        self.place, self.mask = -1, 0
+        self.life = 0  # When the mailbox was made: tells it from one that this node had before
         self.dead: set[int] = set()
-        self.active = 0
-        """The first box that this process has not found dead; -1: there is none."""
-        self.listed: set[int] = set()
-        """Boxes in which this process has listed itself: if it is not there any more, it was excluded."""
-        self.token = 0
-        """Fencing token of a relay; 0: this hold is a member's."""
+        self.active = 0  # The first box that this process has not found dead; -1: there is none
+        self.listed: set[int] = set()  # Boxes in which this process has listed itself: if it is not there now, it was excluded
+        self.unread_since: int | None = None  # Since when the application has no room for what there is to read
+        self.token = 0  # Fencing token of a relay; 0: this hold is a member's
 
     def spares_first(self) -> Iterator[int]:
         """All boxes that are not known to be dead, the active one last."""
@@ -107,7 +88,36 @@ class Box:
     def operate(self, copy: int, name: str, step: Step, *, news: bool = False, size: int = 0) -> Operate:
         return Operate(self.group, copy, name, partial(self._fenced, copy, step), self.parameters.operation, news=news, size=size)
 
-    # --- fencing --------------------------------------------------------------------------------------------------------
+    def on_active(self, name: str, step: Step) -> Generator[Request, Any, Any]:
+        """A step on the active mailbox; FAILED: it has crashed, and the next box is the active one."""
+        copy = self.active
+        found = yield self.operate(copy, name, step)
+        if found is FAILED:
+            self.found_dead(copy)
+        return found
+
+    def on_each(self, name: str, step: Step, copies: Iterable[int] | None = None) -> Generator[Request, Any, None]:
+        """A step on all boxes, spares first, or on these; with news."""
+        for copy in list(self.spares_first() if copies is None else copies):
+            if (yield self.operate(copy, name, step, news=True)) is FAILED:
+                self.found_dead(copy)
+
+    def nap(self, pause: int) -> Nap:
+        """Until there is news, and no longer than this."""
+        latest = self.host.clock() + pause
+        return Nap(latest, latest, self.group)
+
+    def is_overdue(self, unread: bool) -> bool:
+        """Whether the application has held up all senders for longer than ``patience``."""
+        if not unread:
+            self.unread_since = None
+        elif self.unread_since is None:
+            self.unread_since = self.host.now
+        return self.unread_since is not None and self.host.now - self.unread_since > self.parameters.patience
+
+    def halt_unread(self) -> None:
+        text = f"{self.host.me} has not read from {self.group} for {format_duration(self.parameters.patience)}"
+        self.host.halt(Reason("not-reading", f"{text}, and others wait for it; read, or set patience higher"))
 
     def _fenced(self, number: int, step: Step, copy: Copy) -> Any:
         """The step, unless this process was excluded: it may have been stopped for any time since it asked for the step."""
@@ -146,8 +156,7 @@ class Box:
 
 
 def layout(parameters: Parameters) -> Layout:
-    """Beside its elements a box has room for what comes at once: each process may store one message that others have not counted
-    yet, in each of the ways that there are."""
+    """Besides its elements a box has room for messages that each process may store, in three ways, before others count them."""
     capacity = parameters.elements + 3 * parameters.places
     return Layout(parameters.boxes, parameters.places, -(-capacity // parameters.places), parameters.room)
 
@@ -157,9 +166,6 @@ def send_length(operation: Operate, copies: int) -> int | None:
     if operation.name == "store" and not operation.news:
         return copies
     return 2 if operation.name == "send" else None
-
-
-# --- who is in the group ----------------------------------------------------------------------------------------------
 
 
 def receives(connection: Connection, number: int) -> bool:
@@ -191,8 +197,7 @@ def is_restored(copy: Copy) -> bool:
 
 
 def accepts_new(copy: Copy) -> bool:
-    """Whether new messages may be stored in this box: not before all receivers have restored what they know of (Rflag, Pflag).
-    For that they need the free elements."""
+    """Whether this box takes new messages (Rflag, Pflag): not while receivers need free elements to restore messages."""
     return is_restored(copy)
 
 
@@ -201,8 +206,7 @@ def place_of(copy: Copy, process: ProcessId) -> int | None:
 
 
 def delete(copy: Copy, process: ProcessId, *, drop: bool = True) -> int | None:
-    """DeleteMember, in one box: nobody waits for this process any more, and its messages without a number are gone. Gives its
-    place."""
+    """DeleteMember, in one box: flags and messages without a number of this process are removed. Gives its place."""
     place = place_of(copy, process)
     mask = 0 if place is None else 1 << place
     for slot, entry in tuple(copy.entries()):
@@ -215,9 +219,6 @@ def delete(copy: Copy, process: ProcessId, *, drop: bool = True) -> int | None:
     return place
 
 
-# --- elements ---------------------------------------------------------------------------------------------------------
-
-
 def numbered(copy: Copy) -> dict[int, tuple[int, Entry]]:
     """The elements that have a number, by it, with their slots."""
     return {entry.stamp: (slot, entry) for slot, entry in copy.entries() if entry.stamp}
@@ -225,9 +226,7 @@ def numbered(copy: Copy) -> dict[int, tuple[int, Entry]]:
 
 def unnumbered(copy: Copy) -> list[tuple[int, Entry]]:
     """The elements that wait for a number, each sender's in its order."""
-    found = [(slot, entry) for slot, entry in copy.entries() if not entry.stamp]
-    found.sort(key=lambda each: (each[1].sender, each[1].number))
-    return found
+    return sorted((each for each in copy.entries() if not each[1].stamp), key=lambda each: (each[1].sender, each[1].number))
 
 
 def own(copy: Copy, sender: ProcessId, number: int) -> tuple[int, Entry] | None:
@@ -250,13 +249,10 @@ def put(copy: Copy, element: Element, stamp: int, listed: int, done: int = 0, pl
     slot = free_slot(copy)
     if slot < 0:
         return False
-    batch = element.batch
+    batch, number, kind = element.batch, element.number, element.kind
     copy.fill(slot, batch.body)
-    entry = Entry(
-        stamp, place, element.sender, batch.first, batch.count, batch.offset, batch.total, len(batch.body),
-        filled=True, listed=listed, done=done, number=element.number, kind=element.kind,
-    )  # fmt: skip
-    copy.put(slot, entry)
+    words = (stamp, place, element.sender, batch.first, batch.count, batch.offset, batch.total, len(batch.body))
+    copy.put(slot, Entry(*words, filled=True, listed=listed, done=done, number=number, kind=kind))
     return True
 
 

@@ -5,107 +5,70 @@ Theory of operation
 Every process takes a seat at its node's mailbox (:data:`SEATS`), and stamps its presence there (:mod:`.presence`). The networked
 process that has had its seat longest is the relay of the node, for all groups that have a mailbox here. A process that crashes or
 hangs loses its seat for good, so the relay after it has a higher seat number. That number is the relay's fencing token: a relay
-that was stopped and goes on finds the token of a later one in every box. Since it may also send packets, it does not send any
-after it was stopped for ``silence`` before it has looked at its seat. A node without networked processes counts as crashed, and
-its processes halt.
+that was stopped and goes on finds the token of a later one in every box. After a stop of ``silence`` it also sends no packets
+before it has looked at its seat. A node without networked processes counts as crashed, and its processes halt.
 
-The relay hosts the distributors of those groups that were assigned to its node. Who starts a distributor, because a group is
-formed or the distributor is lost, takes the node with the fewest (``load``), and if several start one the later epoch wins."""
+The relay hosts the distributors of groups that were assigned to its node. A relay that starts a distributor, because a group is
+formed or the distributor is lost, takes the node with the fewest (``load``); if several start one, the later epoch wins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ...core.engine import Engine, Host
 from ...core.memory import FAILED, Connect, Connection, Copy, Directory, Disconnect, Layout, Nap, Port, Procedure, Request
 from ...core.model import Failure, Form, GroupId, Join, Met, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer
 from . import box as boxes
+from . import packets as wire
 from .box import SEATS, Box
 from .distributor import Distributor
 from .member import Member
 from .nodes import Appeared, Formed, Gone, Nodes, NodesEvent, Replaced, Returned
 from .nodes_packets import Claim
-from .packets import (
-    DistLoad,
-    Fence,
-    Held,
-    Highest,
-    Multicast,
-    NotSent,
-    Outcast,
-    Report,
-    Retrans,
-    Said,
-    StartDist,
-    SyncInit,
-    Wish,
-    count_of,
-    epoch_of,
-    is_epoch_of,
-)
+from .packets import count_of, epoch_of, is_epoch_of
 from .parameters import Parameters
 from .places import is_networked, node_of
 from .ports import Ports
 from .presence import Presence
 from .relay import Relay
 
-FARTHEST: Final = 1 << 16
-"""A group has not had so many more distributors than this node knows of."""
-MOST_DISTRIBUTORS: Final = 1024
-"""Groups that a process distributes, at the most."""
+_ForRelay: TypeAlias = wire.Highest | wire.DistLoad | wire.SyncInit | wire.Multicast | wire.Retrans | wire.Fence
+FARTHEST: Final = 1 << 16  # A group has not had so many more distributors than this node knows of
+MOST_DISTRIBUTORS: Final = 1024  # Groups that a process distributes, at the most
 
 
 class Dedos(Engine):
     """One process, in all its groups."""
 
     def __init__(self, host: Host, parameters: Parameters) -> None:
-        self.host = host
-        self.parameters = parameters
-        self.node = node_of(parameters, host.me)
-        self.networked = is_networked(parameters, host.me)
+        self.host, self.parameters = host, parameters
+        self.node, self.networked = node_of(parameters, host.me), is_networked(parameters, host.me)
         self.members: dict[GroupId, Member] = {}
         self.relays: dict[GroupId, Relay] = {}
         self.distributors: dict[GroupId, Distributor] = {}
-        self.failed: dict[ProcessId, None] = {}
-        """Processes of this node that have crashed."""
-        self.place = -1
-        self.life = 0
-        self.seated = 0
-        """When this process took its seat, or went on after it had been stopped."""
-        self.relay: ProcessId = ""
-        """The relay of this node; empty: it is not known yet."""
-        self.local: tuple[ProcessId, ...] = ()
-        """The networked processes of this node, in the order of their seats."""
-        self.seats = Box(host, SEATS, parameters)
-        """Where the processes of this node stamp their presence."""
+        self.failed: dict[ProcessId, None] = {}  # Processes of this node that have crashed
+        self.place, self.life = -1, 0
+        self.seated = 0  # When this process took its seat, or went on after it had been stopped
+        self.relay: ProcessId = ""  # The relay of this node; empty: it is not known yet
+        self.local: tuple[ProcessId, ...] = ()  # The networked processes of this node, in the order of their seats
+        self.seats = Box(host, SEATS, parameters)  # Where the processes of this node stamp their presence
         self.presence = Presence(parameters)
-        self.seat = 0
-        """This process's number among all that have taken a seat: its fencing token as a relay."""
-        self.stamped = 0
-        """This process has stamped its presence after this time (``host.now``); 0: never."""
-        self.silent: tuple[ProcessId, ...] = ()
-        """Processes that have lost their seats, when this process last looked."""
-        self.cleared: set[GroupId] = set()
-        """Groups that this process has served until they had no member here."""
-        self._freed = 0
-        """When the places of processes that have failed were last freed."""
-        self._failures = False
-        """Whether processes have failed since."""
+        self.seat = 0  # This process's number among all that have taken a seat: its fencing token as a relay
+        self.stamped = 0  # This process has stamped its presence after this time (``host.now``); 0: never
+        self.silent: tuple[ProcessId, ...] = ()  # Processes that have lost their seats, when this process last looked
+        self.cleared: set[GroupId] = set()  # Groups that this process has served until they had no member here
+        self._freed = 0  # When the places of processes that have failed were last freed
+        self._failures = False  # Whether processes have failed since
         self.ports = Ports(host, parameters)
         self.nodes = Nodes(host, self.node, parameters, self._nodes_changed, self._claims, self._load)
         self.nodes.learn(parameters.networked)
-        self.wished: dict[GroupId, tuple[ProcessId, ...]] = {}
-        """Groups that somebody on this node forms, and with whom."""
-        self.forming: dict[GroupId, frozenset[str]] = {}
-        """The nodes of those."""
-        self.lost: dict[GroupId, int] = {}
-        """Groups without a distributor, as far as this relay knows, and since when."""
-        self.tried: dict[GroupId, tuple[int, ProcessId]] = {}
-        """When this relay has started a distributor, and whom."""
-        self.refused: dict[GroupId, int] = {}
-        """The latest epoch that somebody else has promised."""
+        self.wished: dict[GroupId, tuple[ProcessId, ...]] = {}  # Groups that somebody on this node forms, and with whom
+        self.forming: dict[GroupId, frozenset[str]] = {}  # The nodes of those
+        self.lost: dict[GroupId, int] = {}  # Groups without a distributor, as far as this relay knows, and since when
+        self.tried: dict[GroupId, tuple[int, ProcessId]] = {}  # When this relay has started a distributor, and whom
+        self.refused: dict[GroupId, int] = {}  # The latest epoch that somebody else has promised
 
     # --- the node -----------------------------------------------------------------------------------------------------
 
@@ -131,12 +94,10 @@ class Dedos(Engine):
             yield from self._look_once()
             if self.place < 0:
                 return
-            latest = self.host.clock() + parameters.poll
-            yield Nap(latest, latest, SEATS)
+            yield self.seats.nap(parameters.poll)
 
     def _take_seat(self) -> Generator[Request, Any, None]:
-        """Gets a number that is larger than that of every process seated before, also if the active box crashes: this process
-        counts as seated when the number is in all boxes."""
+        """Gets a number larger than that of every process seated before; it is seated when the number is in all live boxes."""
         box, me = self.seats, self.host.me
 
         def sit(copy: Copy, *, number: int) -> int:
@@ -150,9 +111,8 @@ class Dedos(Engine):
 
         while (active := box.active) >= 0:
             # The active box gives the number, and the spare boxes take it over.
-            number = yield box.operate(active, "seat", partial(sit, number=0))
+            number = yield from box.on_active("seat", partial(sit, number=0))
             if number is FAILED:
-                box.found_dead(active)
                 continue
             self.seat = number
             taken = []
@@ -168,17 +128,15 @@ class Dedos(Engine):
     def _look_once(self) -> Procedure:
         """Stamps this process's presence, excludes processes that are silent, and acts upon what has changed on the node."""
         directory = yield Directory()
-        box, asked = self.seats, self.host.now
-        copy = box.active
-        if self.place < 0 or copy < 0 or not box.listed:
-            return
-        seats = yield box.operate(copy, "stamp", self._stamp)
-        while seats is FAILED and self.place >= 0:
-            box.found_dead(copy)
+        box = self.seats
+        seats: Any = FAILED
+        while seats is FAILED:
             asked, copy = self.host.now, box.active
-            if copy < 0:
+            if self.place < 0 or copy < 0 or not box.listed:
                 return
             seats = yield box.operate(copy, "stamp", self._stamp)
+            if seats is FAILED and self.place >= 0:
+                box.found_dead(copy)
         if self.place < 0:
             return
         self.stamped = asked
@@ -190,31 +148,25 @@ class Dedos(Engine):
 
     def _stamp(self, copy: Copy) -> tuple[ProcessId, ...]:
         """Who has a seat, in the order of the seats. Who has failed or is silent loses it."""
-        for place, connection in tuple(copy.connections()):
-            if connection.process in self.failed and not connection.gone:
-                copy.connect(place, boxes.changed(connection, gone=True))
+        self._mark_failed(copy)
         self.presence.attend(copy, self.place, self.host.now)
         seats = sorted((connection.entry, connection.process) for _, connection in copy.connections() if not connection.gone)
         self.silent = tuple(connection.process for _, connection in copy.connections() if connection.gone)
         return tuple(name for _, name in seats)
 
+    def _mark_failed(self, copy: Copy) -> None:
+        for place, connection in tuple(copy.connections()):
+            if connection.process in self.failed and not connection.gone:
+                copy.connect(place, boxes.changed(connection, gone=True))
+
     def _exclude(self, seats: tuple[ProcessId, ...]) -> Generator[Request, Any, None]:
         """Goes on without processes that have lost their seats: a spare box that becomes active knows it, too."""
         excluded = [process for process in self.silent if process not in self.failed]
-        if not excluded:
-            return
-
-        def mark(copy: Copy) -> None:
-            for place, connection in tuple(copy.connections()):
-                if connection.process in self.failed and not connection.gone:
-                    copy.connect(place, boxes.changed(connection, gone=True))
-
         for process in excluded:
             self.host.record("suspect", None, process=process, **self.presence.why(process).to_detail())
             self._fail(process)
-        for copy in list(self.seats.spares_first()):
-            if (yield self.seats.operate(copy, "exclude", mark, news=True)) is FAILED:
-                self.seats.found_dead(copy)
+        if excluded:
+            yield from self.seats.on_each("exclude", self._mark_failed)
 
     def _free_places(self, directory: Mapping[str, tuple[ProcessId, ...]]) -> Generator[Request, Any, None]:
         """Frees the places of processes that have failed. A live mailbox server does so only when they have ended."""
@@ -244,15 +196,15 @@ class Dedos(Engine):
         if relay != self.relay:
             self.host.record("state", None, state="relay", relay=relay, node=self.node)
         self.relay, self.local = relay, local
-        if relay == self.host.me:
-            for group, there in directory.items():
-                is_cleared = group in self.cleared and all(name in self.failed for name in there)
-                if group != SEATS and there and not is_cleared:
-                    self._serve(group)
-                    for name in there:
-                        if name not in directory[SEATS]:
-                            # It has ended in good order.
-                            self.relays[group].fail(name)
+        if relay != self.host.me:
+            return
+        for group, there in directory.items():
+            is_cleared = group in self.cleared and all(name in self.failed for name in there)
+            if group != SEATS and there and not is_cleared:
+                self._serve(group)
+                for name in there:
+                    if name not in directory[SEATS]:  # It has ended in good order.
+                        self.relays[group].fail(name)
 
     def _serve(self, group: GroupId) -> None:
         if group in self.relays:
@@ -294,7 +246,7 @@ class Dedos(Engine):
         if self.relay == self.host.me:
             self._wished(member.group, member.forms, member.contacts)
         elif self.relay:
-            self.host.send((self.relay,), Wish(member.group, self.host.me, member.forms, member.contacts))
+            self.host.send((self.relay,), wire.Wish(member.group, self.host.me, member.forms, member.contacts))
 
     def _wished(self, group: GroupId, forms: tuple[ProcessId, ...], contacts: tuple[ProcessId, ...]) -> None:
         self.nodes.learn((*forms, *contacts))
@@ -313,18 +265,14 @@ class Dedos(Engine):
                 relay.stopped = True
             while self.relays:
                 yield Nap(self.host.clock() + self.parameters.operation)
-            box = self.seats
-            box.listed.clear()
-            for copy in list(box.spares_first()):
-                if (yield box.operate(copy, "unseat", partial(boxes.delete, process=self.host.me), news=True)) is FAILED:
-                    box.found_dead(copy)
+            self.seats.listed.clear()
+            yield from self.seats.on_each("unseat", partial(boxes.delete, process=self.host.me))
             yield Disconnect(SEATS, place, self.host.me)
 
     # --- what comes in ------------------------------------------------------------------------------------------------
 
     def ready(self, group: GroupId) -> None:
-        member = self.members.get(group)
-        if member is not None:
+        if (member := self.members.get(group)) is not None:
             member.send()
 
     @property
@@ -334,68 +282,65 @@ class Dedos(Engine):
         return self.place >= 0 and bool(self.stamped) and self.host.now - self.stamped >= self.parameters.longest_silence
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
-        if self._is_stale:
+        if self._is_stale or self.nodes.receive(source, packet):
             return
-        if self.nodes.receive(source, packet):
-            return
-        if isinstance(packet, Wish):
+        if isinstance(packet, wire.Wish):
             if source == packet.process and node_of(self.parameters, source) == self.node:
                 self._wished(packet.group, packet.forms, packet.contacts)
             return
         if self.node not in self.nodes.alive or not self.nodes.is_listed(source):
             return  # of a node that is not there, as far as is known here: who is will say it again
-        if isinstance(packet, Outcast):
+        if isinstance(packet, wire.Outcast):
             if packet.node == self.node and packet.life == self.nodes.alive[self.node].life and self.relay == self.host.me:
                 self.host.record("state", None, state="outcast", node=self.node)
                 self.nodes.begin_anew(max(packet.life + 1, self.host.clock()))
-        elif isinstance(packet, Said):
+        elif isinstance(packet, wire.Said):
             distributor = self.distributors.get(packet.group)
             speaks_for = packet.node == node_of(self.parameters, source)
             if distributor is not None and speaks_for and self._is_near(packet.group, packet.epoch):
                 distributor.receive(source, packet)
-        elif isinstance(packet, StartDist):
+        elif isinstance(packet, wire.StartDist):
             self._start_distributor(source, packet)
-        elif isinstance(packet, NotSent):
+        elif isinstance(packet, wire.NotSent):
             self._not_sent(source, packet)
-        elif isinstance(packet, Highest | DistLoad | SyncInit | Multicast | Retrans | Fence):
+        elif isinstance(packet, _ForRelay):
             self._for_relay(source, packet)
 
-    def _for_relay(self, source: ProcessId, packet: Highest | DistLoad | SyncInit | Multicast | Retrans | Fence) -> None:
+    def _for_relay(self, source: ProcessId, packet: _ForRelay) -> None:
         if not is_epoch_of(packet.epoch, source) or not self._is_near(packet.group, packet.epoch):
             return  # an epoch is its distributor's
         relay = self.relays.get(packet.group)
         if relay is None:
-            if isinstance(packet, Highest) and self.relay == self.host.me:
-                said = (packet.group, packet.epoch, self.host.clock(), self.node, -1, 0, True, 0, 1)
-                self._transmit((source,), Held(*said, packet.round, False, 0, 1, (), (), 0, False))
-            elif isinstance(packet, Multicast | SyncInit) and self.relay == self.host.me:
-                self._transmit((source,), Report(packet.group, packet.epoch, self.host.clock(), self.node, -1, 0, True, 0, 1, ()))
-            return
-        if isinstance(packet, Highest):
+            said = (packet.group, packet.epoch, self.host.clock(), self.node, -1, 0, True, 0, 1)
+            if isinstance(packet, wire.Highest) and self.relay == self.host.me:
+                self._transmit((source,), wire.Held(*said, packet.round, False, 0, 1, (), (), 0, False))
+            elif isinstance(packet, wire.Multicast | wire.SyncInit) and self.relay == self.host.me:
+                self._transmit((source,), wire.Report(*said, ()))
+        elif isinstance(packet, wire.Highest):
             relay.highest(source, packet)
-            distributor = self.distributors.get(packet.group)
-            if distributor is not None and distributor.epoch < relay.promised:
-                distributor.step_down(relay.promised)
-        elif isinstance(packet, DistLoad):
+            self._step_down(packet.group, relay.promised)
+        elif isinstance(packet, wire.DistLoad):
             relay.load(source, packet)
-        elif isinstance(packet, SyncInit):
+        elif isinstance(packet, wire.SyncInit):
             relay.synchronise(source, packet)
-        elif isinstance(packet, Multicast):
+        elif isinstance(packet, wire.Multicast):
             relay.multicast(source, packet)
-        elif isinstance(packet, Retrans):
+        elif isinstance(packet, wire.Retrans):
             relay.retransmitted(source, packet)
         elif packet.node == self.node and packet.life == relay.box.life and packet.epoch >= relay.promised:
             relay.fence(packet.epoch)
-            distributor = self.distributors.get(packet.group)
-            if distributor is not None and distributor.epoch < packet.epoch:
-                distributor.step_down(packet.epoch)
+            self._step_down(packet.group, packet.epoch)
 
-    def _not_sent(self, source: ProcessId, packet: NotSent) -> None:
+    def _step_down(self, group: GroupId, epoch: int) -> None:
+        """There is a later epoch."""
+        distributor = self.distributors.get(group)
+        if distributor is not None and distributor.epoch < epoch:
+            distributor.step_down(epoch)
+
+    def _not_sent(self, source: ProcessId, packet: wire.NotSent) -> None:
         relay = self.relays.get(packet.group)
         if packet.why == "promised":
-            if relay is None and packet.group not in self.distributors:
-                return
-            if not self._is_near(packet.group, packet.promised):
+            if (relay is None and packet.group not in self.distributors) or not self._is_near(packet.group, packet.promised):
                 return
             self.refused[packet.group] = max(self.refused.get(packet.group, 0), packet.promised)
             distributor = self.distributors.get(packet.group)
@@ -409,28 +354,21 @@ class Dedos(Engine):
     def _is_near(self, group: GroupId, epoch: int) -> bool:
         """Whether a group can have had as many distributors as an epoch says."""
         relay, distributor = self.relays.get(group), self.distributors.get(group)
-        known = max(
-            self.refused.get(group, 0), relay.promised if relay is not None else 0,
-            distributor.epoch if distributor is not None else 0,
-        )  # fmt: skip
+        known = max(self.refused.get(group, 0), relay.promised if relay else 0, distributor.epoch if distributor else 0)
         return 0 <= count_of(epoch) <= count_of(known) + FARTHEST
 
     def expire(self, timer: Timer) -> None:
         if self._is_stale:
             self.host.set_timer(timer, self.host.now + self.parameters.poll)
             return
-        if self.nodes.expire(timer):
-            return
-        assert isinstance(timer, tuple), timer
-        _, group = timer
-        distributor = self.distributors.get(group)
-        if distributor is not None:
-            distributor.expire()
+        if not self.nodes.expire(timer):
+            assert isinstance(timer, tuple), timer
+            if (distributor := self.distributors.get(timer[1])) is not None:
+                distributor.expire()
 
     def notice(self, event: Any) -> None:
         if isinstance(event, Pressure):
-            member = self.members.get(event.group)
-            if member is not None:
+            if (member := self.members.get(event.group)) is not None:
                 member.pressed = event.full
         elif isinstance(event, Met):
             if self.networked:
@@ -445,8 +383,7 @@ class Dedos(Engine):
 
     def _fail(self, process: ProcessId) -> None:
         """A process of this node has crashed, or was excluded."""
-        self.failed[process] = None
-        self._failures = True
+        self.failed[process], self._failures = None, True
         for relay in list(self.relays.values()):
             relay.fail(process)
 
@@ -462,11 +399,8 @@ class Dedos(Engine):
         return {node: state.relay for node, state in self.nodes.alive.items()} | {self.node: self.relay}
 
     def _claims(self) -> tuple[Claim, ...]:
-        return tuple(
-            Claim(group, relay.promised, relay.distributor)
-            for group, relay in sorted(self.relays.items())
-            if relay.promised and relay.epoch
-        )
+        relays = sorted(self.relays.items())
+        return tuple(Claim(name, each.promised, each.distributor) for name, each in relays if each.promised and each.epoch)
 
     def _load(self) -> int:
         return len(self.distributors)
@@ -480,7 +414,7 @@ class Dedos(Engine):
                 distributor.replace(event.state.node, event.state.relay)
         elif isinstance(event, Returned):
             if self.relay == self.host.me:
-                self._transmit((event.state.relay,), Outcast(event.state.node, event.state.life))
+                self._transmit((event.state.relay,), wire.Outcast(event.state.node, event.state.life))
         elif isinstance(event, Formed):
             for distributor in list(self.distributors.values()):
                 if distributor.starting:
@@ -502,14 +436,11 @@ class Dedos(Engine):
             if relay.stopped or not relay.ready:
                 continue
             why = self._why_lost(group, relay)
-            if why and why != "new" and not self._knows_nodes:
-                continue
             if not why:
                 self.lost.pop(group, None)
                 self.tried.pop(group, None)
-            elif group not in self.lost:
-                self.lost[group] = self.host.now
-            if why:
+            elif why == "new" or self._knows_nodes:
+                self.lost.setdefault(group, self.host.now)
                 self._replace_distributor(group, relay, why)
 
     def _why_lost(self, group: GroupId, relay: Relay) -> str:
@@ -518,24 +449,18 @@ class Dedos(Engine):
         if claim is not None and (claim.epoch > relay.promised or not relay.distributor) and self._is_there(claim.distributor):
             # Somebody listens to a later one: this relay asks to be told where it stands.
             if relay.distributor != claim.distributor or self.host.now - relay.heard_at > self.parameters.retry:
-                relay.distributor = claim.distributor
-                relay.heard_at = self.host.now
+                relay.distributor, relay.heard_at = claim.distributor, self.host.now
                 relay.report()
             return ""
         if not relay.distributor:
-            if relay.epoch:
-                return "unknown"
-            return "new" if group in self.wished else ""
-        if not self._is_there(relay.distributor):
-            state = self.nodes.state_of(relay.distributor)
-            silent = self.host.now - relay.heard_at
-            if state is not None or silent > self._patience // 2:
-                return "gone"
-        if relay.unanswered_since and self.host.now - relay.unanswered_since > self._patience:
+            return "unknown" if relay.epoch else "new" if group in self.wished else ""
+        silent = self.host.now - relay.heard_at
+        is_known = self.nodes.state_of(relay.distributor) is not None
+        if not self._is_there(relay.distributor) and (is_known or silent > self.parameters.node_timeout // 2):
+            return "gone"
+        if relay.unanswered_since and self.host.now - relay.unanswered_since > self.parameters.node_timeout:
             return "silent"
-        if relay.epoch != relay.promised and self.host.now - relay.heard_at > self._patience:
-            return "silent"
-        return ""
+        return "silent" if relay.epoch != relay.promised and silent > self.parameters.node_timeout else ""
 
     def _claim_of(self, group: GroupId) -> Claim | None:
         """Who distributes in a group, as far as any node has said that can be right."""
@@ -547,26 +472,19 @@ class Dedos(Engine):
     @property
     def _knows_nodes(self) -> bool:
         """Whether this process has listened for long enough to have heard of all nodes that there are."""
-        return self.host.now - self.seated >= self._patience + self.parameters.delta
-
-    @property
-    def _patience(self) -> int:
-        return self.parameters.node_timeout
+        return self.host.now - self.seated >= self.parameters.node_timeout + self.parameters.delta
 
     def _is_there(self, distributor: ProcessId) -> bool:
         """Whether a process can be a distributor now: it is the relay of a node that is alive."""
-        if distributor == self.host.me:
-            return True
-        return self._relays_alive().get(node_of(self.parameters, distributor)) == distributor
+        return distributor == self.host.me or self._relays_alive().get(node_of(self.parameters, distributor)) == distributor
 
     def _replace_distributor(self, group: GroupId, relay: Relay, why: str) -> None:
         """Starts a distributor, if it is this node's turn: that of the first at once, of the others later."""
         forms = self.wished.get(group, ())
         if why == "new":
-            wanted = self.forming[group]
-            nodes = sorted(wanted & (self.nodes.alive.keys() | {self.node}))
-            since = self.lost[group]
-            if not wanted <= self.nodes.alive.keys() | {self.node} and self.host.now - since < self._patience:
+            wanted, there = self.forming[group], self.nodes.alive.keys() | {self.node}
+            nodes = sorted(wanted & there)
+            if not wanted <= there and self.host.now - self.lost[group] < self.parameters.node_timeout:
                 return
         else:
             nodes = sorted(self._claiming(group) & self._relays_alive().keys())
@@ -574,17 +492,16 @@ class Dedos(Engine):
         if self.host.now < self.lost[group] + turn * (self.parameters.retry + 2 * self.parameters.delta):
             return
         tried_at, tried = self.tried.get(group, (-(1 << 62), ""))
-        if self.host.now - tried_at < self._patience and (not tried or self._is_there(tried)):
+        if self.host.now - tried_at < self.parameters.node_timeout and (not tried or self._is_there(tried)):
             return
         chosen = self._choose(group, relay, tried)
         claim = self._claim_of(group)
         seen = max(relay.promised, self.refused.get(group, 0), 0 if claim is None else claim.epoch)
         epoch = epoch_of(count_of(seen) + 1, chosen)
         self.tried[group] = (self.host.now, chosen)
-        relay.unanswered_since = 0
-        relay.heard_at = self.host.now
+        relay.heard()
         self.host.record("elect", group, stage="call", epoch=epoch, distributor=chosen, reason=why)
-        self._transmit((chosen,), StartDist(group, epoch, forms))
+        self._transmit((chosen,), wire.StartDist(group, epoch, forms))
 
     def _claiming(self, group: GroupId) -> set[str]:
         """The nodes that have members of a group, this one included."""
@@ -604,24 +521,19 @@ class Dedos(Engine):
         candidates = [node for node in alive if node in here and alive[node] not in lost] or [self.node]
         return alive[min(candidates, key=lambda node: (loads.get(node, 0), node))]
 
-    def _start_distributor(self, source: ProcessId, packet: StartDist) -> None:
+    def _start_distributor(self, source: ProcessId, packet: wire.StartDist) -> None:
         if self.relay != self.host.me or not is_epoch_of(packet.epoch, self.host.me):
             return
         if not self._is_near(packet.group, packet.epoch) or len(self.distributors) >= MOST_DISTRIBUTORS:
             return
-        current = self.distributors.get(packet.group)
-        relay = self.relays.get(packet.group)
+        current, relay = self.distributors.get(packet.group), self.relays.get(packet.group)
         if count_of(packet.epoch) > 1 and not self._knows_nodes:
             return
         if (current is not None and current.epoch >= packet.epoch) or (relay is not None and relay.promised >= packet.epoch):
             return
-        if current is not None:
-            current.step_down(packet.epoch)
-        distributor = Distributor(
-            self.host, packet.group, packet.epoch, packet.forms, self.parameters, self._relays_alive,
-            self.nodes.knows, self._transmit, self._stepped_down,
-        )  # fmt: skip
-        self.distributors[packet.group] = distributor
+        self._step_down(packet.group, packet.epoch)
+        asks = (self._relays_alive, self.nodes.knows, self._transmit, self._stepped_down)
+        self.distributors[packet.group] = Distributor(self.host, packet.group, packet.epoch, packet.forms, self.parameters, *asks)
 
     def _stepped_down(self, distributor: Distributor) -> None:
         if self.distributors.get(distributor.group) is distributor:
@@ -630,13 +542,9 @@ class Dedos(Engine):
     # --- what is left to do -------------------------------------------------------------------------------------------
 
     def waiting(self) -> Reason | None:
-        parts: list[Callable[[], Reason | None]] = [part.waiting for _, part in sorted(self.members.items())]
-        parts += [part.waiting for _, part in sorted(self.relays.items())]
-        parts += [part.waiting for _, part in sorted(self.distributors.items())]
-        if self.relay == self.host.me:
-            parts.append(self.nodes.waiting)
-        for part in parts:
-            reason = part()
-            if reason is not None:
-                return reason
-        return None
+        everything: tuple[Mapping[GroupId, Member | Relay | Distributor], ...] = (self.members, self.relays, self.distributors)
+        for known in everything:
+            for _, part in sorted(known.items()):
+                if (reason := part.waiting()) is not None:
+                    return reason
+        return self.nodes.waiting() if self.relay == self.host.me else None

@@ -2,38 +2,30 @@
 
 Theory of operation
 -------------------
-**Order.** Whoever sends gives its message the next number, in the step that stores it in the active mailbox; nothing is stored
-in the spare boxes. Receivers read in the order of the numbers. So a message costs one operation to send, and one to read it and
-whatever else is there.
+- **Order.** A sender gives its message the next number in the step that stores it in the active mailbox; nothing is stored in the
+  spare boxes. Receivers read in the order of the numbers. So a message costs one operation to send, and one to read it and
+  whatever else is there.
+- **Private memory.** Senders keep what they have sent and receivers what they have read until all have read it (``kept``, the
+  Hbuffer). If the active mailbox crashes, each message is in the Hbuffer of a live process, or no live process has read it.
+- **Recovery.** All processes find the same next box, restore there what they keep, one message per step, and set their P-flags.
+  Until all are set no process sends, because the next number is not known, or skips a number, because it may yet be restored.
+  Then numbers that are missing are lost for good, with their senders. Numbers do not go back: each process says how far it knows
+  them to be given.
+- **The list.** A process lists itself in the spare boxes first, as a receiver of everything, since it does not know yet from
+  which number on it is one; so whatever box becomes the active one, the others do not go on there without it. In the active
+  mailbox it enters at the next number. A process that has failed is deleted from all boxes by every survivor that hears of it.
+  Members see this as *changes*, elements of the order with all receivers: in each step a receiver compares the list with the
+  newest change, and puts another one if they differ. That makes up for a change that was lost with its box, or found no room.
+- **Joining.** A process that enters takes what is in the mailbox into its Hbuffer, though it will not read it. A process that
+  keeps a message has to keep those before it that not all have read: otherwise a sender's message could be lost with all that had
+  read it, and a later one of the same sender survive with a process that came in between.
+- **Leaving** restores what this process keeps in all spare boxes, in the order in which they become active, so that at any moment
+  no box with its messages comes after one without. (Otherwise a number could be given again in one box, and the old message come
+  back with the next.) Then it deletes itself.
+- **Hanging.** Every look at the active mailbox stamps the presence of the process that looks (:mod:`.presence`). A silent process
+  is deleted like one that has crashed, so neither a recovery nor a full mailbox waits for it for longer than ``silence``.
 
-**Private memory.** Senders keep what they have sent and receivers what they have read until everybody has read it (``kept``, the
-Hbuffer). If the active mailbox crashes, what somebody still needs is in the Hbuffer of a process that is alive, or was read by
-nobody who is.
-
-**Recovery.** Everybody finds the same next box, restores there what it keeps, one message a step, and sets its P-flag. Until all
-are set nobody sends, because the next number is not known, and nobody skips a number, because it may yet be restored. Then
-numbers that are missing are lost for good, with their senders. Numbers do not go back: each process says how far it knows them
-to be given.
-
-**The list.** A process lists itself in the spare boxes first, as a receiver of everything, since it does not know yet from which
-number on it is one; so whatever box becomes the active one, nobody goes on there without it. In the active mailbox it enters at
-the next number. Who is gone is deleted from all boxes, by every survivor that hears of it. What members see of this are
-*changes*, elements of the order with all receivers: in each step a receiver compares the list with the newest change, and puts
-another one if they differ. So a change that was lost with its box, or for which there was no room, is made up for.
-
-**Joining.** Who enters takes what is in the mailbox into its Hbuffer, though it will not read it. For everybody who keeps a
-message has to keep those before it that not everybody has read: otherwise a sender's message could be lost with all who had read
-it, and a later one of the same sender survive with one who came in between.
-
-**Leaving** restores what this process keeps in all spare boxes, in the order in which they become active: if it dies meanwhile,
-a box that has a message of its is not after one that has not. (Otherwise a number could be given again in one box, and the old
-message come back with the next.) Then it deletes itself.
-
-**Hanging.** Every look at the active mailbox stamps the presence of the process that looks (:mod:`.presence`). A process that is
-silent is deleted like one that has crashed, so neither a recovery nor a full mailbox waits for it for longer than ``silence``.
-
-A process that dies between two steps has left something in some boxes: entries in lists, which survivors delete, or elements as
-above.
+A process that dies between two steps leaves entries in lists, which survivors delete, or elements as above.
 """
 
 from __future__ import annotations
@@ -46,20 +38,7 @@ import msgspec
 
 from ...core.engine import Engine, Host
 from ...core.memory import FAILED, Connect, Connection, Copy, Disconnect, Header, Nap, Port, Procedure, Request, Step, Until
-from ...core.model import (
-    SENDS,
-    Failure,
-    Form,
-    GroupId,
-    Join,
-    Pressure,
-    ProcessId,
-    Propose,
-    ProtocolError,
-    Reason,
-    View,
-    format_duration,
-)
+from ...core.model import SENDS, Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, ProtocolError, Reason, View
 from ...core.names import place_of
 from . import box as boxes
 from . import intra_steps as steps
@@ -69,8 +48,7 @@ from .parameters import Parameters
 from .presence import Presence
 
 _READ_AT_ONCE: Final = 64
-FORMING: Final = 4
-"""Processes that form a group are waited for this multiple of the time for which a node may be silent."""
+FORMING: Final = 4  # Processes that form a group are waited for this multiple of the time for which a node may be silent
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -78,68 +56,38 @@ class Seen(msgspec.Struct, frozen=True):
 
     header: Header
     elements: tuple[tuple[int, Element], ...]
-    change: tuple[int, Element] | None
-    """A change that it has put there."""
-    unread: bool
-    """Whether there is more to read."""
-    present: bool
-    """Whether all P-flags are set."""
-    wakes: bool
-    """Whether others may go on now."""
-    excluded: tuple[ProcessId, ...]
-    """Processes that are silent: the group goes on without them."""
+    change: tuple[int, Element] | None  # A change that it has put there
+    unread: bool  # Whether there is more to read
+    present: bool  # Whether all P-flags are set
+    wakes: bool  # Whether others may go on now
+    excluded: tuple[ProcessId, ...]  # Processes that are silent: the group goes on without them
 
 
 class Intra(Engine):
     """One process in one group, all whose members are on its node."""
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
-        self.parameters = parameters
+        self.host, self.group, self.parameters = host, group, parameters
         self.box = Box(host, group, parameters)
         self.only_sends = place_of(host.me) in parameters.senders
-        self.first: tuple[ProcessId, ...] = ()
-        """With whom this process forms the group."""
-        self.since = host.now
-        """When this process asked to be in the group."""
-        self.forms = False
-        self.connected = False
-        self.entry = 0
-        """The first number that this process receives."""
-        self.restored = -1
-        """The box in which this process has its P-flag."""
-        self.moving = False
-        self.joined = False
-        self.members: tuple[ProcessId, ...] = ()
-        """The receivers, by the last change that was read."""
-        self.last = 0
-        """Lastseqnr."""
-        self.oldest = 1
-        """Oldestseqnr, as far as this process knows."""
-        self.next = 1
-        """Nextseqnr, as far as this process knows."""
-        self.kept: dict[int, Element] = {}
-        """The Hbuffer."""
-        self.number = 0
-        """This process's own number of its last message."""
-        self.sent = 0
-        """The number of its last message in the group's order."""
-        self.sending = False
-        self.blocked = False
-        self.unread = False
-        self.settled = False
-        """Whether all P-flags were set when this process looked last."""
-        self.pressed = False
+        self.first: tuple[ProcessId, ...] = ()  # With whom this process forms the group
+        self.since = host.now  # When this process asked to be in the group
+        self.forms = self.connected = self.moving = self.joined = False
+        self.entry = 0  # The first number that this process receives
+        self.restored = -1  # The box in which this process has its P-flag
+        self.members: tuple[ProcessId, ...] = ()  # The receivers, by the last change that was read
+        self.last = 0  # Lastseqnr
+        self.oldest = 1  # Oldestseqnr, as far as this process knows
+        self.next = 1  # Nextseqnr, as far as this process knows
+        self.kept: dict[int, Element] = {}  # The Hbuffer
+        self.number = 0  # This process's own number of its last message
+        self.sent = 0  # The number of its last message in the group's order
+        self.sending = self.blocked = self.unread = self.pressed = self.leaving = False
+        self.settled = False  # Whether all P-flags were set when this process looked last
         self.failed: dict[ProcessId, None] = {}
         self.presence = Presence(parameters)
-        self.unread_since: int | None = None
-        """Since when there is something to read and the application has no room for it."""
-        self.deleting = 0
-        self.waking = 0
-        self.leaving = False
-        self.departing = False
-        """Whether this process is on its way out of the group, or does not get in."""
+        self.deleting = self.waking = 0
+        self.departing = False  # Whether this process is on its way out of the group, or does not get in
 
     # --- Join ---------------------------------------------------------------------------------------------------------
 
@@ -147,8 +95,7 @@ class Intra(Engine):
         if isinstance(how, Propose):
             raise ProtocolError("dedos has no proposed groups")
         self.only_sends = self.only_sends or how.role == SENDS
-        self.since = self.host.now
-        self.forms = isinstance(how, Form)
+        self.since, self.forms = self.host.now, isinstance(how, Form)
         self.first = how.members if isinstance(how, Form) else ()
         self._spawn("join", self._enter())
 
@@ -195,7 +142,6 @@ class Intra(Engine):
     def _list(self) -> Generator[Request, Any, None]:
         """Lists this process in the spare boxes."""
         box = self.box
-
         while (active := box.active) >= 0 and (yield box.operate(active, "look", _nothing)) is FAILED:
             box.found_dead(active)
         connection = self._in_spare_box()
@@ -224,13 +170,11 @@ class Intra(Engine):
                 # It was a spare box when this process listed itself; there is nothing that it could restore.
                 steps.list_at(copy, box.place, Connection(self.host.me, sends=True, present=True))
             return self.presence.attend(copy, box.place, self.host.now)
-        listed = boxes.changed(self._connection(), entry=header.next, present=True)
-        steps.list_at(copy, box.place, listed)
+        steps.list_at(copy, box.place, boxes.changed(self._connection(), entry=header.next, present=True))
         return header, self._earlier(copy)
 
     def _earlier(self, copy: Copy) -> list[tuple[int, Element]]:
-        """What a receiver that joins keeps of what is in the mailbox: all, like those that have read it, since it will keep later
-        messages too."""
+        """What a receiver that joins keeps of what is in the mailbox: all, like its readers, since it will keep later ones."""
         if self.only_sends:
             return []
         return [(number, boxes.element_of(copy, *found)) for number, found in sorted(boxes.numbered(copy).items())]
@@ -259,9 +203,8 @@ class Intra(Engine):
             return False
         self._exclude(seen.excluded)
         self._take_in(seen)
-        if self._is_overdue(seen.unread and self.pressed):
-            text = f"{self.host.me} has not read from {self.group} for {format_duration(self.parameters.patience)}"
-            self.host.halt(Reason("not-reading", f"{text}, and others wait for it; read, or set patience higher"))
+        if box.is_overdue(seen.unread and self.pressed):
+            box.halt_unread()
         if not (seen.wakes or len(seen.elements) == _READ_AT_ONCE or self._may_go()):
             yield self._nap()
         return bool(seen.wakes)
@@ -273,22 +216,13 @@ class Intra(Engine):
                 self.host.record("suspect", self.group, process=process, **self.presence.why(process).to_detail())
                 self._fail(process)
 
-    def _is_overdue(self, unread: bool) -> bool:
-        """Whether the application has held up all senders for longer than ``patience``."""
-        if not unread:
-            self.unread_since = None
-        elif self.unread_since is None:
-            self.unread_since = self.host.now
-        return self.unread_since is not None and self.host.now - self.unread_since > self.parameters.patience
-
     def _nap(self) -> Nap | Until:
         """Until there is news. A member that only sends looks for changes now and then: messages are no news to it."""
-        latest = self.host.clock() + self.parameters.poll
-        return Until(latest) if self.only_sends and self.joined else Nap(latest, latest, self.group)
+        nap = self.box.nap(self.parameters.poll)
+        return Until(nap.time) if self.only_sends and self.joined else nap
 
     def _receive(self, copy: Copy) -> Seen:
-        """Receive, as one step: reads what is there, in order, and sets this process's flags; who sets the last one frees the
-        element."""
+        """Receive, as one step: reads what is there, in order, and sets this process's flags; the last flag frees the element."""
         excluded = tuple(self.presence.attend(copy, self.box.place, self.host.now))
         present = steps.everybody_is_present(copy)
         found: list[tuple[int, Element]] = []
@@ -323,20 +257,15 @@ class Intra(Engine):
         if not self.entry or (self.forms and not self.joined and not self._is_formed(copy)):
             return None
         if self.only_sends and (not self.joined or steps.receivers_listed(copy)):
-            # It says that a group has no receivers left; everything else the receivers say.
-            return None
+            return None  # It says that a group has no receivers left; everything else the receivers say.
         if not (self.joined or self.forms) and self._is_older_there(copy):
-            # Only a member knows which of the others are new.
-            return None
+            return None  # Only a member knows which of the others are new.
         return steps.put_change(copy, known, last, self.failed)
 
     def _is_older_there(self, copy: Copy) -> bool:
         """Whether another receiver was listed before this process."""
-        own = (self.entry, self.box.place)
-        return any(
-            connection.entry and not connection.only_sends and (connection.entry, place) < own
-            for place, connection in copy.connections()
-        )
+        own, listed = (self.entry, self.box.place), copy.connections()
+        return any(one.entry and not one.only_sends and (one.entry, place) < own for place, one in listed)
 
     def _is_formed(self, copy: Copy) -> bool:
         """Whether all with whom this process forms the group are there, or have failed; or it has waited for them long enough."""
@@ -376,7 +305,7 @@ class Intra(Engine):
         self.host.install(View(self.group, number, change.members, joined, left, rank=number))
         if not self.joined:
             self.joined = True
-            self._send_next()
+            self.ready(self.group)
 
     def _keep(self, number: int, element: Element) -> None:
         """A process keeps what it has read or sent until every receiver has read it, and restores it after a crash of the box."""
@@ -398,9 +327,6 @@ class Intra(Engine):
     # --- Send ---------------------------------------------------------------------------------------------------------
 
     def ready(self, group: GroupId) -> None:
-        self._send_next()
-
-    def _send_next(self) -> None:
         if self.joined and not self.sending and not self.departing and self.host.peek(self.group) is not None:
             self.sending = True
             self._spawn("send", self._send())
@@ -414,14 +340,11 @@ class Intra(Engine):
                 continue
             copy = box.active
             if self.blocked:
-                may_send = yield box.operate(copy, "look", self._may_send)
-                if may_send is FAILED:
-                    box.found_dead(copy)
-                elif may_send:
+                may_send = yield from box.on_active("look", self._may_send)
+                if not may_send:
+                    yield box.nap(self.parameters.poll)
+                elif may_send is not FAILED:
                     self._note_blocked(False)
-                else:
-                    latest = self.host.clock() + self.parameters.poll
-                    yield Nap(latest, latest, self.group)
                 continue
             if element is None:
                 batch = self.host.take(self.group, self.parameters.room)
@@ -429,23 +352,22 @@ class Intra(Engine):
                     break
                 self.number += 1
                 element = Element(self.host.me, self.number, MESSAGES, batch)
-            found = yield box.operate(
-                copy, "send", partial(self._store, element=element), news=True, size=len(element.batch.body)
-            )
+            step = partial(self._store, element=element)
+            found = yield box.operate(copy, "send", step, news=True, size=len(element.batch.body))
             if found is FAILED:
                 box.found_dead(copy)
                 continue
             number, header = found
             if number:
-                self.sent = number
-                self.unread = not self.only_sends
+                self.sent, self.unread = number, not self.only_sends
                 self._keep_sent(number, element)
                 element = None
             else:
                 self._note_blocked(True)
             self._learn(header)
         self.sending = False
-        self._wake_to_leave()
+        if self.leaving:
+            self._wake()
 
     def _may_send(self, copy: Copy) -> bool:
         """Whether there is a free element in a box that is restored; if not, this process wishes for one."""
@@ -476,66 +398,57 @@ class Intra(Engine):
         """Restores what this process keeps in the box that has become the active one. One of its procedures does it."""
         box = self.box
         while self.moving:
-            latest = self.host.clock() + self.parameters.poll
-            yield Nap(latest, latest, self.group)
+            yield box.nap(self.parameters.poll)
         self.moving = True
         while 0 <= box.active != self.restored:
             copy = box.active
             self.host.record("state", self.group, state="recovers", box=copy, kept=len(self.kept))
-            if (yield from self._restore(copy)) and (yield from self._set_present(copy)):
+            is_alive = yield from self._restore(copy)
+            if is_alive:
+                present = partial(steps.be_present, place=box.place, last=self.last)
+                is_alive = yield from self._step(copy, "present", present)
+            if is_alive:
                 self.restored = copy
                 self.host.record("state", self.group, state="recovered", box=copy)
             else:
                 box.found_dead(copy)
-        self.settled = False
-        self.moving = False
+        self.settled = self.moving = False
 
     def _restore(self, copy: int) -> Generator[Request, Any, bool]:
         """Restores what this process keeps in a box; whether the box is alive."""
-        box = self.box
-        connection = boxes.changed(self._connection(), entry=self.entry)
-        known = Header(self.next, self.oldest)
-        step: Step = partial(steps.start_recovery, place=box.place, connection=connection, known=known)
-        header = yield box.operate(copy, "start", step, news=True)
-        if header is FAILED:
+        connection, known = boxes.changed(self._connection(), entry=self.entry), Header(self.next, self.oldest)
+        start = partial(steps.start_recovery, place=self.box.place, connection=connection, known=known)
+        if not (yield from self._step(copy, "start", start)):
             return False
-        self._learn(header)
         for number in sorted(self.kept):
             if number in self.kept:
                 element = self.kept[number]
                 step = partial(steps.recover, number=number, element=element, mask=self._flag(number))
-                header = yield box.operate(copy, "recover", step, size=len(element.batch.body))
-                if header is FAILED:
+                if not (yield from self._step(copy, "recover", step, size=len(element.batch.body))):
                     return False
-                self._learn(header)
         return True
+
+    def _step(self, copy: int, name: str, step: Step, size: int = 0) -> Generator[Request, Any, bool]:
+        """A step of a recovery; whether the box is alive."""
+        header = yield self.box.operate(copy, name, step, news=name != "recover", size=size)
+        if header is not FAILED:
+            self._learn(header)
+        return header is not FAILED
 
     def _flag(self, number: int) -> int:
         """This process's flag on a message that it restores: on what it has read, not on all that it keeps."""
         has_read = not self.only_sends and self.entry <= number <= self.last
         return self.box.mask if has_read else 0
 
-    def _set_present(self, copy: int) -> Generator[Request, Any, bool]:
-        step = partial(steps.be_present, place=self.box.place, last=self.last)
-        header = yield self.box.operate(copy, "present", step, news=True)
-        if header is FAILED:
-            return False
-        self._learn(header)
-        return True
-
     # --- Leave and DeleteMember ---------------------------------------------------------------------------------------
 
     def leave(self, group: GroupId) -> None:
         self.leaving = True
-        self._wake_to_leave()
+        self._wake()
 
     def _may_go(self) -> bool:
         """Whether what this process has sent has its numbers, and was read by it."""
         return self.leaving and self.joined and not self.sending and (self.only_sends or self.sent <= self.last)
-
-    def _wake_to_leave(self) -> None:
-        if self.leaving:
-            self._wake()
 
     def _wake(self) -> None:
         """Ends the nap in which this process waits for something to read."""
@@ -603,10 +516,8 @@ class Intra(Engine):
     # --- failures and pressure ----------------------------------------------------------------------------------------
 
     def notice(self, event: Any) -> None:
-        if isinstance(event, Failure):
-            if event.process != self.host.me:
-                # A process that was excluded before has ended now: only its place is left to be freed.
-                self._fail(event.process)
+        if isinstance(event, Failure) and event.process != self.host.me:
+            self._fail(event.process)  # If it was excluded before, only its place is left to be freed.
         elif isinstance(event, Pressure):
             self.pressed = event.full
             if not event.full:

@@ -15,8 +15,7 @@ from ...core.model import Batch, ProcessId, ProtocolError
 from .box import CHANGE, JOINS, Element, changed, deaf, delete, free_slot, numbered, purge, put, receivers, restore, set_present
 from .packets import Change, change_from_bytes, change_to_bytes
 
-ROOM: Final = 3
-"""A wish: a free element."""
+ROOM: Final = 3  # A wish: a free element
 
 
 def everybody_is_present(copy: Copy, but: int = -1) -> bool:
@@ -25,23 +24,17 @@ def everybody_is_present(copy: Copy, but: int = -1) -> bool:
 
 
 def accepts_new(copy: Copy) -> bool:
-    """Whether new messages may be stored in this box: not before all processes have restored what they know of, which takes
-    free elements."""
+    """Whether this box takes new messages: not before all processes have restored what they know of, for which they need room."""
     return everybody_is_present(copy)
 
 
 def receivers_listed(copy: Copy, but: int = -1) -> list[ProcessId]:
     """The receivers of what is numbered from now on, by place, but for that in one place."""
-    return [
-        connection.process
-        for place, connection in copy.connections()
-        if connection.entry and not connection.only_sends and place != but
-    ]
+    return [one.process for place, one in copy.connections() if one.entry and not one.only_sends and place != but]
 
 
 def give_number(copy: Copy, element: Element, most: int) -> int:
-    """The part of Send that has to be atomic: a free element, if fewer than ``most`` are taken, with the next number and the
-    receivers there are; the number, or 0."""
+    """The atomic part of Send: a free element, if fewer than ``most`` are taken, gets the next number and the receivers; or 0."""
     if len(tuple(copy.entries())) >= most or free_slot(copy) < 0:
         return 0
     header = copy.header()
@@ -70,8 +63,7 @@ def put_change(copy: Copy, known: tuple[ProcessId, ...], last: int, failed: Cont
     """Puts a change into the order if the receivers in the list are not those of the last one: that is the newest that is stored
     after ``last``, or what this process knows. Also if a member that only sends waits for its first change. Gives it, with its
     number."""
-    changes = [each for each in numbered(copy).values() if each[1].kind == CHANGE and each[1].stamp > last]
-    if changes:
+    if changes := [each for each in numbered(copy).values() if each[1].kind == CHANGE and each[1].stamp > last]:
         known = change_from_bytes(copy.data(max(changes, key=lambda each: each[1].stamp)[0])).members
     listed = receivers_listed(copy)
     wishing = [(place, connection) for place, connection in copy.connections() if connection.wish == JOINS]
@@ -106,9 +98,8 @@ def list_at(copy: Copy, place: int, connection: Connection) -> None:
 
 
 def start_recovery(copy: Copy, place: int, connection: Connection, known: Header) -> Header:
-    """StartRecovery: numbers go on from where this process knows them to be, also if there is nothing to restore, and what all
-    have read is free. In a spare box it was listed as a receiver of everything; now it says from which number on
-    (``connection``)."""
+    """StartRecovery: numbers go on from where this process knows them to be, also if there is nothing to restore; what all have
+    read is free. A spare box lists it as a receiver of everything; now it says from which number on (``connection``)."""
     before = copy.header()
     copy.put_header(changed(before, next=max(before.next, known.next)))
     list_at(copy, place, connection)
@@ -118,8 +109,7 @@ def start_recovery(copy: Copy, place: int, connection: Connection, known: Header
 
 
 def recover(copy: Copy, number: int, element: Element, mask: int) -> Header:
-    """Recover, for one message; ``mask`` is the flag of who restores it. What those who are alive keep was in one box at once, so
-    there is a free element for it."""
+    """Recover, for one message; ``mask`` is this process's flag. What live processes keep was in one box: there is room."""
     header = copy.header()
     copy.put_header(changed(header, next=max(header.next, number + 1)))
     if not restore(copy, number, element, mask):

@@ -1,10 +1,8 @@
-"""The seed's invariants (3.6.2) and lemmas (appendices B and C), as questions to a mailbox and to those who use it.
+"""The paper's invariants (3.6.2) and lemmas (appendices B and C), as questions to a mailbox and to the processes that use it.
 
-Tests ask them inside the simulation, between two steps. ``copy`` is always the active mailbox of a node; who is given is a
-receiver, alive, and has seen the results of its steps. Each function gives the sentences that are not true, so an empty list is
-what one wants.
-
-The lemmas of appendix C are those of appendix B, and B.1 is the third invariant of 3.6.2: one function each.
+Tests ask them inside the simulation, between two steps. ``copy`` is the active mailbox of a node; receivers that are given are
+alive and have seen the results of their steps. Each function gives the sentences that are not true: none, if all is well. The
+lemmas of appendix C are those of appendix B, and B.1 is the third invariant of 3.6.2: one function each.
 """
 
 from __future__ import annotations
@@ -12,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from ...core.memory import Copy, Entry
+from ...core.memory import Connection, Copy, Entry
 from ...core.model import ProcessId
-from .box import MESSAGES, Element, numbered, place_of
+from .box import MESSAGES, Element, numbered
 from .intra_steps import everybody_is_present
 
 
@@ -33,12 +31,8 @@ def flags_in_order(copy: Copy, receivers: Receivers) -> list[str]:
     wrong: list[str] = []
     for process, mask, elements in _listed(copy, receivers):
         unread = next((entry.stamp for entry in elements if not entry.done & mask), None)
-        if unread is not None:
-            wrong += [
-                f"{process} has its flag on {entry.stamp} and not on {unread}"
-                for entry in elements
-                if entry.stamp > unread and entry.done & mask
-            ]
+        later = [entry.stamp for entry in elements if unread is not None and entry.stamp > unread and entry.done & mask]
+        wrong += [f"{process} has its flag on {stamp} and not on {unread}" for stamp in later]
     return wrong
 
 
@@ -57,8 +51,7 @@ def removed_is_read(copy: Copy, receivers: Receivers) -> list[str]:
     oldest = copy.header().oldest
     wrong: list[str] = []
     for process, receiver in sorted(receivers.items()):
-        place = place_of(copy, process)
-        connection = None if place is None else copy.connection(place)
+        _, connection = _connection(copy, process)
         if connection is not None and connection.entry and oldest > max(connection.entry, receiver.last + 1):
             wrong.append(f"everything before {oldest} is removed, and {process} has read up to {receiver.last}")
     return wrong
@@ -98,13 +91,10 @@ def numbers_go_up(copy: Copy, receivers: Receivers) -> list[str]:
     if not everybody_is_present(copy):
         return []
     next_number = copy.header().next
-    wrong = [f"the next number is {next_number}, and {number} is there" for number in numbered(copy) if number >= next_number]
-    wrong += [
-        f"the next number is {next_number}, and {process} has read up to {receiver.last}"
-        for process, receiver in sorted(receivers.items())
-        if receiver.last >= next_number
-    ]
-    return wrong
+    wrong = [f"{number} is there" for number in numbered(copy) if number >= next_number]
+    ahead = [(process, receiver.last) for process, receiver in sorted(receivers.items()) if receiver.last >= next_number]
+    wrong += [f"{process} has read up to {last}" for process, last in ahead]
+    return [f"the next number is {next_number}, and {each}" for each in wrong]
 
 
 def consecutive(copy: Copy) -> list[str]:
@@ -121,8 +111,7 @@ def sent_is_there(copy: Copy, stored: Mapping[ProcessId, int]) -> list[str]:
     """B.3 and 3.6.2, between nodes: what a sender has stored, up to its own number, stays until all receivers have read it."""
     wrong: list[str] = []
     for sender, up_to in sorted(stored.items()):
-        place = place_of(copy, sender)
-        connection = None if place is None else copy.connection(place)
+        _, connection = _connection(copy, sender)
         if connection is None:
             continue
         there = {entry.number for _, entry in copy.entries() if entry.sender == sender and entry.kind == MESSAGES}
@@ -154,14 +143,14 @@ def _listed(copy: Copy, receivers: Receivers) -> Iterable[tuple[ProcessId, int, 
     """Each of these receivers that is in the list: its flag, and the elements in order that have one for it."""
     elements = [entry for _, (_, entry) in sorted(numbered(copy).items())]
     for process in sorted(receivers):
-        place = place_of(copy, process)
-        connection = None if place is None else copy.connection(place)
-        if place is not None and connection is not None and connection.entry:
-            mask = 1 << place
-            yield process, mask, [entry for entry in elements if entry.listed & mask]
+        place, connection = _connection(copy, process)
+        if connection is not None and connection.entry:
+            yield process, 1 << place, [entry for entry in elements if entry.listed & 1 << place]
 
 
-WITHIN = (flags_in_order, flags_mean_read, removed_is_read, read_is_kept, kept_is_there, numbers_go_up)
-"""What holds within a node."""
-BETWEEN = (flags_in_order, flags_mean_read, removed_is_read, read_is_kept)
-"""Of these, what holds in each mailbox if the group reaches over nodes."""
+def _connection(copy: Copy, process: ProcessId) -> tuple[int, Connection | None]:
+    return next(((place, found) for place, found in copy.connections() if found.process == process), (-1, None))
+
+
+BETWEEN = (flags_in_order, flags_mean_read, removed_is_read, read_is_kept)  # Holds in each mailbox, also between nodes
+WITHIN = (*BETWEEN, kept_is_there, numbers_go_up)  # Holds within a node

@@ -2,24 +2,21 @@
 
 Theory of operation
 -------------------
-**Joining.** A process lists itself in all boxes with a wish and tells its relay. It is a member from the number of the change
-that says so; whoever stores that change in the boxes of its node writes the number into its connection.
-
-**Sending.** A message goes into all boxes, spares first, without a number. There it stays until all receivers of the group have
-read it; so a sender needs to keep nothing.
-
-**Receiving.** Messages are read in the order of their numbers. In one step the flag is set and the message comes into private
-memory, where it stays until everybody has read it (the header's ``oldest`` says so): if the mailbox crashes meanwhile it may be
-nowhere else. The procedure looks at the mailbox even if the application does not read, since a crash has to be noticed.
-
-**Recovering.** In a box that has become the active one the P-flags are not set. Each receiver restores what it keeps, one
-message a step, and sets its own; then it goes on. While any flag is missing nobody stores anything new there."""
+- **Joining.** A process lists itself in all boxes with a wish and tells its relay. It is a member from the number of the change
+  that says so; the relay that stores that change writes the number into its connection.
+- **Sending.** A message goes into all boxes, spares first, without a number. It stays there until all receivers of the group have
+  read it, so a sender keeps nothing.
+- **Receiving.** Messages are read in the order of their numbers. One step sets the flag and copies the message into private
+  memory, where it stays until all have read it (the header's ``oldest``): when the mailbox crashes it may be nowhere else. The
+  procedure looks at the mailbox even if the application does not read, since a crash has to be noticed.
+- **Recovering.** In a box that has become the active one the P-flags are not set. Each receiver restores what it keeps, one
+  message per step, and sets its own; then it goes on. While any flag is missing nothing new is stored there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Container, Generator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -33,25 +30,21 @@ from .packets import Change, change_from_bytes
 from .parameters import Parameters
 from .ports import Ports
 
+_Numbered: TypeAlias = tuple[tuple[int, Element], ...]
 _READ_AT_ONCE: Final = 64
 _FOREVER: Final = 1 << 62
-JOINING: Final = 12
-"""A process that is not let in gives up after this multiple of the time for which a node may be silent."""
+JOINING: Final = 12  # A process that is not let in gives up after this multiple of the time for which a node may be silent
 
 
 class Reading(msgspec.Struct, frozen=True):
     """What a receiver finds in the mailbox."""
 
-    status: str
-    """``read``, ``wait`` (not a member yet), ``void`` (not any more: no process has read that it was one), ``restore``,
-    ``fenced``."""
+    status: str  # read, wait (not a member yet), void (not any more: no process has read that it was one), restore, fenced
     connection: Connection | None = None
-    elements: tuple[tuple[int, Element], ...] = ()
+    elements: _Numbered = ()
     oldest: int = 1
-    earlier: tuple[tuple[int, Element], ...] = ()
-    """Of who has just become a member: what others may still have to read."""
-    unread: bool = False
-    """Whether the application does not read, and there is something for it."""
+    earlier: _Numbered = ()  # Of who has just become a member: what others may still have to read
+    unread: bool = False  # Whether the application does not read, and there is something for it
 
 
 class Member:
@@ -61,57 +54,36 @@ class Member:
         self, host: Host, group: GroupId, parameters: Parameters, ports: Ports, ask: Callable[[Member], None],
         over: Callable[[Member], Generator[Request, Any, None]],
     ) -> None:  # fmt: skip
-        self.host = host
-        self.group = group
-        self.parameters = parameters
+        self.host, self.group, self.parameters = host, group, parameters
         self.box = Box(host, group, parameters)
         self.only_sends = place_of(host.me) in parameters.senders
         self.forms: tuple[ProcessId, ...] = ()
         self.contacts: tuple[ProcessId, ...] = ()
-        self.connected = False
-        self.entered = False
-        """Whether it is a member."""
-        self.last = 0
-        """The last number that was read."""
+        self.entered = False  # Whether it is a member
+        self.last = 0  # The last number that was read
         self.oldest = 1
-        self.kept: dict[int, Element] = {}
-        """The Hbuffer."""
-        self.changes: dict[int, Element] = {}
-        """Of a member that only sends: the changes that it has read and others may not have."""
+        self.kept: dict[int, Element] = {}  # The Hbuffer
+        self.changes: dict[int, Element] = {}  # Of a member that only sends: the changes that it has read and others may not have
         self.number = 0
-        self.sending = False
-        self.blocked = False
-        self.pressed = False
-        self.leaving = False
-        self.wishing = False
-        """Whether the wish to leave is in the boxes."""
-        self.gone = False
+        self.sending = self.blocked = self.pressed = self.leaving = self.gone = False
+        self.wishing = False  # Whether the wish to leave is in the boxes
         self.members: tuple[ProcessId, ...] = ()
-        self.following = False
-        """Of a member that only sends: whether it has seen a view."""
-        self._ports = ports
-        self._ask = ask
-        self._over = over
+        self.following = False  # Of a member that only sends: whether it has seen a view
+        self._ports, self._ask, self._over = ports, ask, over
         self._since = host.now
         self._asked_at = -_FOREVER
-        self._unread_since: int | None = None
-        """Since when there is something to read and the application has no room for it."""
-
-    # --- coming -------------------------------------------------------------------------------------------------------
 
     def enter(self, how: Form | Join) -> Procedure:
-        self.only_sends = self.only_sends or how.role == SENDS
+        box, self.only_sends = self.box, self.only_sends or how.role == SENDS
         if isinstance(how, Form):
             self.forms = how.members
         else:
             self.contacts = how.contacts
-        box = self.box
         port = yield from self._ports.connect(self.group, box.layout)
         if not isinstance(port, Port):
             self.host.refused(self.group, Reason("no place", port))
             return
         box.place, box.mask, box.life = port.place, 1 << port.place, port.epoch
-        self.connected = True
 
         def list_(copy: Copy) -> None:
             copy.connect(box.place, Connection(self.host.me, sends=True, wish=JOINS, only_sends=self.only_sends))
@@ -124,8 +96,6 @@ class Member:
         self.host.record("state", self.group, state="wishes to join", place=box.place)
         yield from self._run()
 
-    # --- receiving ----------------------------------------------------------------------------------------------------
-
     def _run(self) -> Procedure:
         box = self.box
         while box.active >= 0:
@@ -134,12 +104,10 @@ class Member:
             if found is FAILED:
                 box.found_dead(copy)
             elif found.status == "fenced":
-                text = f"{self.group} goes on without this node: it was taken for crashed"
-                self.host.halt(Reason("fenced", text))
+                self.host.halt(Reason("fenced", f"{self.group} goes on without this node: it was taken for crashed"))
                 return
-            elif self._is_overdue(found.unread):
-                text = f"{self.host.me} has not read from {self.group} for {format_duration(self.parameters.patience)}"
-                self.host.halt(Reason("not-reading", f"{text}, and others wait for it; read, or set patience higher"))
+            elif box.is_overdue(found.unread):
+                box.halt_unread()
                 return
             elif found.status == "restore":
                 yield from self._recover(copy)
@@ -166,8 +134,7 @@ class Member:
 
     def _nap(self, soon: bool) -> Nap:
         """Until there is news, and not too long: crashes of boxes are noticed whether or not the application reads."""
-        latest = self.host.clock() + (self.parameters.retry if soon else self.parameters.poll)
-        return Nap(latest, latest, self.group)
+        return self.box.nap(self.parameters.retry if soon else self.parameters.poll)
 
     @property
     def _patience(self) -> int:
@@ -176,10 +143,7 @@ class Member:
     def _give_up(self) -> Generator[Request, Any, None]:
         """No process lets this one in."""
         self.box.listed.clear()
-        for copy in list(self.box.spares_first()):
-            step = partial(boxes.delete, process=self.host.me)
-            if (yield self.box.operate(copy, "delete", step, news=True)) is FAILED:
-                self.box.found_dead(copy)
+        yield from self.box.on_each("delete", partial(boxes.delete, process=self.host.me))
         self.gone = True
         yield from self._ports.disconnect(self.group)
         yield from self._over(self)
@@ -193,8 +157,7 @@ class Member:
 
     def _read(self, copy: Copy) -> Reading:
         """Receive_inter, as one step."""
-        box, header = self.box, copy.header()
-        connection = copy.connection(box.place)
+        box, header, connection = self.box, copy.header(), copy.connection(self.box.place)
         assert connection is not None, "every step checks first whether this process is listed"
         if not connection.entry:
             return Reading("void" if self.entered else "wait", connection)
@@ -202,10 +165,10 @@ class Member:
             return Reading("fenced")
         if not connection.present:
             return Reading("restore", connection)
-        found: list[tuple[int, Element]] = []
         there = boxes.numbered(copy)
         if self.only_sends:
             return Reading("read", connection, self._read_changes(copy, there), header.oldest)
+        found: list[tuple[int, Element]] = []
         earlier = self._earlier(copy, connection, there)
         if not self.pressed:
             number = self.last or connection.entry - 1
@@ -220,7 +183,7 @@ class Member:
         unread = self.pressed and (self.last or connection.entry - 1) + 1 in there
         return Reading("read", connection, tuple(found), header.oldest, earlier, unread)
 
-    def _read_changes(self, copy: Copy, there: dict[int, tuple[int, Entry]]) -> tuple[tuple[int, Element], ...]:
+    def _read_changes(self, copy: Copy, there: dict[int, tuple[int, Entry]]) -> _Numbered:
         """What a member that only sends reads: the changes that it has no flag on yet, in order. One that it has read may come
         again when another process restores it late; one that was void comes again as another change."""
         found: list[tuple[int, Element]] = []
@@ -232,24 +195,12 @@ class Member:
                 copy.put(slot, boxes.changed(entry, done=entry.done | self.box.mask))
         return tuple(found)
 
-    def _is_overdue(self, unread: bool) -> bool:
-        """Whether the application has held up all senders for longer than ``patience``."""
-        if not unread:
-            self._unread_since = None
-        elif self._unread_since is None:
-            self._unread_since = self.host.now
-        return self._unread_since is not None and self.host.now - self._unread_since > self.parameters.patience
-
-    def _earlier(
-        self, copy: Copy, connection: Connection, there: dict[int, tuple[int, Entry]]
-    ) -> tuple[tuple[int, Element], ...]:
+    def _earlier(self, copy: Copy, connection: Connection, there: dict[int, tuple[int, Entry]]) -> _Numbered:
         """What a process that has just become a member keeps of the earlier messages: all, like those that have read them. It
         will keep later ones too, and a process that has read a number must have all before it."""
         if self.entered or self.only_sends:
             return ()
-        return tuple(
-            (number, boxes.element_of(copy, slot, entry)) for number, (slot, entry) in there.items() if number < connection.entry
-        )
+        return tuple((number, boxes.element_of(copy, *found)) for number, found in there.items() if number < connection.entry)
 
     def _begin(self, connection: Connection) -> None:
         self.entered = True
@@ -259,8 +210,7 @@ class Member:
     def _begin_again(self) -> None:
         """The change that made this process a member was lost before anybody had read it."""
         assert self.only_sends or not self.members, self.members
-        self.entered = False
-        self.last = 0
+        self.entered, self.last = False, 0
         self.kept.clear()
 
     def _purge(self, oldest: int) -> None:
@@ -274,7 +224,7 @@ class Member:
         if self.members and not self.only_sends:
             self.host.stable(self.group, oldest - 1)
 
-    def _take_in(self, elements: tuple[tuple[int, Element], ...]) -> bool:
+    def _take_in(self, elements: _Numbered) -> bool:
         """Hands to the application what was read; whether it was this process's leave."""
         leaves = False
         for number, element in elements:
@@ -298,23 +248,22 @@ class Member:
             return self._follow(number, change)
         if self.host.me not in change.members:
             return True
-        left = {name: Reason(why.replace(" ", "-"), f"{name} {_SAID[why]}") for name, why in change.gone}
-        was_in = self.host.me in self.members
-        joined = self._joined(change)
-        self.members = change.members
-        self.host.install(View(self.group, number, change.members, joined, left, rank=number))
+        was_in, joined = self.host.me in self.members, self._joined(change)
+        self._show(number, change, joined, [name for name, _ in change.gone])
         if not was_in:
             self.send()
         return False
+
+    def _show(self, number: int, change: Change, joined: tuple[ProcessId, ...], known: Container[ProcessId]) -> None:
+        left = {name: Reason(why.replace(" ", "-"), f"{name} {_SAID[why]}") for name, why in change.gone if name in known}
+        self.members = change.members
+        self.host.install(View(self.group, number, change.members, joined, left, rank=number))
 
     def _follow(self, number: int, change: Change) -> bool:
         """A member that only sends is in no view, but sees the views of the others."""
         if any(name == self.host.me for name, _ in change.gone):
             return True
-        before, self.members = self.members, change.members
-        joined = tuple(name for name in change.members if name not in before)
-        left = {name: Reason(why.replace(" ", "-"), f"{name} {_SAID[why]}") for name, why in change.gone if name in before}
-        self.host.install(View(self.group, number, change.members, joined, left, rank=number))
+        self._show(number, change, tuple(name for name in change.members if name not in self.members), self.members)
         if not self.following:
             self.following = True
             self.send()
@@ -325,8 +274,6 @@ class Member:
         if self.host.me in self.members:
             return tuple(name for name in change.members if name not in self.members)
         return tuple(name for name in change.members if name in change.joined)
-
-    # --- recovering ---------------------------------------------------------------------------------------------------
 
     def _recover(self, copy: int) -> Generator[Request, Any, None]:
         """Restores what this process keeps in a box that has become the active one."""
@@ -342,8 +289,7 @@ class Member:
                     return
                 if done:
                     break
-                latest = self.host.clock() + self.parameters.retry
-                yield Nap(latest, latest, self.group)
+                yield box.nap(self.parameters.retry)
         present = partial(boxes.set_present, place=box.place, last=self.last, oldest=self.oldest)
         header = yield box.operate(copy, "present", present, news=True)
         if header is FAILED:
@@ -352,34 +298,24 @@ class Member:
         self._purge(header.oldest)
         self.host.record("state", self.group, state="recovered", box=copy)
 
-    # --- sending ------------------------------------------------------------------------------------------------------
-
     def send(self) -> None:
         """There may be something to send."""
-        if (
-            self.entered
-            and (self.following or not self.only_sends)
-            and not self.sending
-            and not self.wishing
-            and self.host.peek(self.group) is not None
-        ):
+        may_send = self.entered and (self.following or not self.only_sends) and not self.sending and not self.wishing
+        if may_send and self.host.peek(self.group) is not None:
             self.sending = True
             self.host.spawn("send", self.box.run(self._send()))
 
     def _send(self) -> Procedure:
         box = self.box
         while self.host.peek(self.group) is not None:
-            copy = box.active
-            if copy < 0:
+            if box.active < 0:
                 return
-            room = yield box.operate(copy, "look", self._has_room)
+            room = yield from box.on_active("look", self._has_room)
             if room is FAILED:
-                box.found_dead(copy)
                 continue
             if not room:
                 self._note_blocked(True)
-                latest = self.host.clock() + self.parameters.retry
-                yield Nap(latest, latest, self.group)
+                yield box.nap(self.parameters.retry)
                 continue
             self._note_blocked(False)
             batch = self.host.take(self.group, min(self.parameters.room, self.host.max_packet))
@@ -393,14 +329,11 @@ class Member:
         """Whether an element may be taken: the box is restored, and enough are left for messages that have numbers."""
         if not boxes.accepts_new(copy):
             return False
-        waiting = [entry for _, entry in boxes.unnumbered(copy)]
-        if len([entry for entry in waiting if entry.sender == self.host.me]) >= self.parameters.window:
-            return False
-        return self._is_element_left(copy, len(waiting))
+        senders = [entry.sender for _, entry in boxes.unnumbered(copy)]
+        return senders.count(self.host.me) < self.parameters.window and self._is_element_left(copy, len(senders))
 
     def _is_element_left(self, copy: Copy, waiting: int) -> bool:
-        """Whether an element is left for a message without a number; some are reserved for messages that have one, or a full
-        mailbox could take none of those and never become empty."""
+        """Some elements are reserved for messages with a number: a mailbox full of others could take none and never empty."""
         return waiting < self.parameters.elements - self.parameters.reserve
 
     def _store(self, batch: Batch) -> Generator[Request, Any, None]:
@@ -411,14 +344,10 @@ class Member:
         step = partial(boxes.put, element=element, stamp=0, listed=0, place=box.place)
         copies = box.stores_into()
         for copy in copies:
-            while True:
-                done = yield box.operate(copy, "store", step, news=copy == copies[-1], size=len(batch.body))
-                if done is FAILED:
-                    box.found_dead(copy)
-                if done:
-                    break
-                latest = self.host.clock() + self.parameters.retry
-                yield Nap(latest, latest, self.group)
+            while not (done := (yield box.operate(copy, "store", step, news=copy == copies[-1], size=len(batch.body)))):
+                yield box.nap(self.parameters.retry)
+            if done is FAILED:
+                box.found_dead(copy)
 
     def _note_blocked(self, blocked: bool) -> None:
         if blocked != self.blocked:
@@ -428,8 +357,6 @@ class Member:
                 self.host.record("block", self.group, reason="full", text=text)
             else:
                 self.host.record("unblock", self.group)
-
-    # --- going --------------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
         self.leaving = True
@@ -449,39 +376,29 @@ class Member:
             return boxes.is_restored(copy) and not any(entry.sender == self.host.me for _, entry in boxes.unnumbered(copy))
 
         while box.active >= 0:
-            copy = box.active
-            idle = yield box.operate(copy, "look", is_idle)
-            if idle is FAILED:
-                box.found_dead(copy)
-            elif idle:
-                break
-            else:
-                latest = self.host.clock() + self.parameters.retry
-                yield Nap(latest, latest, self.group)
+            idle = yield from box.on_active("look", is_idle)
+            if idle is not FAILED:
+                if idle:
+                    break
+                yield box.nap(self.parameters.retry)
 
         def wish(copy: Copy) -> None:
             connection = copy.connection(box.place)
             if connection is not None and connection.process == self.host.me and not connection.exit:
                 copy.connect(box.place, boxes.changed(connection, wish=LEAVES))
 
-        for copy in list(box.spares_first()):
-            if (yield box.operate(copy, "list", wish, news=True)) is FAILED:
-                box.found_dead(copy)
+        yield from box.on_each("list", wish)
         self._ask(self)
 
     def _depart(self) -> Generator[Request, Any, None]:
         """Leave: what this process keeps goes into the spare boxes, then it deletes itself from all."""
-        box = self.box
         self.entered = False
         yield from self._restore_into_spares()
-        box.listed.clear()
-        for copy in box.deletes_from():
-            deleted = yield box.operate(copy, "delete", partial(boxes.delete, process=self.host.me, drop=False), news=True)
-            if deleted is FAILED:
-                box.found_dead(copy)
+        self.box.listed.clear()
+        step = partial(boxes.delete, process=self.host.me, drop=False)
+        yield from self.box.on_each("delete", step, self.box.deletes_from())
         self.gone = True
         yield from self._ports.disconnect(self.group)
-        self.connected = False
         yield from self._over(self)
         self.host.left(self.group, None if self.only_sends else self.last)
 
@@ -489,13 +406,11 @@ class Member:
         """A process that leaves may be the only one that has read what it keeps."""
         box = self.box
         for copy in list(box.spares_first())[:-1]:
-            for number in sorted(self.kept):
-                step = partial(boxes.restore, number=number, element=self.kept[number], mask=0)
-                if (yield box.operate(copy, "restore", step, size=len(self.kept[number].batch.body))) is FAILED:
+            for number, element in sorted(self.kept.items()):
+                step = partial(boxes.restore, number=number, element=element, mask=0)
+                if (yield box.operate(copy, "restore", step, size=len(element.batch.body))) is FAILED:
                     box.found_dead(copy)
                     break
-
-    # --- what is left to do -------------------------------------------------------------------------------------------
 
     def waiting(self) -> Reason | None:
         if self.gone:

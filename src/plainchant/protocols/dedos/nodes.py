@@ -7,16 +7,16 @@ O + delta, when everybody has got all of them, every networked process concludes
 does :attr:`Nodes.alive` change, so that all conclude the same from the same packets. A conclusion that changes something, and
 that of a round that was asked for, makes a new processor group, and O is its identity.
 
-- **Join.** A relay that starts broadcasts :class:`~.nodes_packets.NewGroup` at T. Everybody, the relay included, holds a round at
+- **Join.** A relay that starts broadcasts :class:`~.nodes_packets.NewGroup` at T. All nodes, this one included, hold a round at
   T + delta; it is concluded at T + 2 delta. T is a multiple of delta / 5, so that nodes that start together share a round. A node
-  takes no part in rounds that others have asked for before: not everybody knows it then.
+  takes no part in rounds that others have asked for before: not all know it then.
 - **Failure.** The next rounds are at identity + k pi. A node that was not heard during ``misses`` of these intervals is gone when
   the last of them is concluded. With ``misses`` = 1 that is the protocol of the thesis, for networks that lose nothing.
-- **Loss.** New-group packets are sent twice. Who misses both is told by the presents: an unknown node that says that it is there
-  is taken in when the round is concluded, and whoever hears of a group with a later identity holds its rounds when that group
-  does. While packets are lost groups with the same identity may differ for some rounds.
-- **Clocks** are to differ by less than delta. A present whose time cannot be right counts as heard now. Whose clock has jumped,
-  and who was stopped for a while, begins to listen anew: for him nobody was silent before.
+- **Loss.** New-group packets are sent twice. A process that misses both learns from the presents: an unknown node that says that
+  it is there is taken in when the round is concluded, and a process that hears of a group with a later identity holds its rounds
+  when that group does. While packets are lost groups with the same identity may differ for some rounds.
+- **Clocks** are to differ by less than delta. A present whose time cannot be right counts as heard now. A process whose clock has
+  jumped, or that was stopped, begins to listen anew: for it no node was silent before.
 - **Listening.** All networked processes hear everything and conclude the rounds; only relays speak. So a new relay knows what the
   old one knew, and speaks at once.
 - **Fencing.** Who was gone and is heard again with the same life was wrongly reported: :class:`Returned`. It is not taken in.
@@ -34,25 +34,19 @@ from typing import Final, TypeAlias
 from ...core.engine import Host
 from ...core.model import GroupId, Packet, ProcessId, Reason, Timer, format_duration
 from ...core.names import incarnation_of, place_of
-from .nodes_packets import Acquaint, Claim, NewGroup, Present
+from .nodes_packets import PACKETS, Acquaint, Claim, NewGroup, Present
 from .parameters import Parameters
 from .places import is_networked, node_of
 
 _HAIL: Final = ("nodes", "hail")
 _ROUND: Final = ("nodes", "round")
 _CONCLUDE: Final = ("nodes", "conclude")
-_SHARES: Final = 5
-"""New groups are asked for at so many times during a delta, at the most."""
-_TELLING: Final = 32
-"""So many nodes tell a newcomer of the others, about."""
-MOST_NODES: Final = 1024
-"""Nodes that are known of at once; of further ones nothing is noted."""
-MOST_NAMES: Final = 16_384
-"""Names of processes that others have told of; further ones are not noted."""
-_MOST_PARTS: Final = 64
-"""Packets that the claims of a node come in, at the most."""
-_CLAIM_BYTES: Final = 16
-"""What a claim takes of a packet beside its names, at the most."""
+_SHARES: Final = 5  # New groups are asked for at so many times during a delta, at the most
+_TELLING: Final = 32  # So many nodes tell a newcomer of the others, about
+MOST_NODES: Final = 1024  # Nodes that are known of at once; of further ones nothing is noted
+MOST_NAMES: Final = 16_384  # Names of processes that others have told of; further ones are not noted
+_MOST_PARTS: Final = 64  # Packets that the claims of a node come in, at the most
+_CLAIM_BYTES: Final = 16  # What a claim takes of a packet beside its names, at the most
 
 
 @dataclasses.dataclass(slots=True)
@@ -65,18 +59,12 @@ class NodeState:
     networked: tuple[ProcessId, ...]
     load: int = 0
     claims: tuple[Claim, ...] = ()
-    heard: int = 0
-    """When it was heard last (``host.now``)."""
-    said: int = 0
-    """The time that its last present gives."""
-    first: int = 0
-    """The time of the first round in which it was heard."""
-    last: int = 0
-    """The time of the last one."""
-    lans: list[int] = dataclasses.field(default_factory=list)
-    """When it was heard last on each network (``host.now``); -1: never."""
-    parts: dict[int, tuple[Claim, ...]] = dataclasses.field(default_factory=dict)
-    """Its claims, packet by packet."""
+    heard: int = 0  # When it was heard last (``host.now``)
+    said: int = 0  # The time that its last present gives
+    first: int = 0  # The time of the first round in which it was heard
+    last: int = 0  # The time of the last one
+    lans: list[int] = dataclasses.field(default_factory=list)  # When it was heard last on each network (``host.now``); -1: never
+    parts: dict[int, tuple[Claim, ...]] = dataclasses.field(default_factory=dict)  # Its claims, packet by packet
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,8 +81,7 @@ class Gone:
     node: str
     life: int
     reason: Reason
-    until: int
-    """What was made there later (by the clock) is of a later life."""
+    until: int  # What was made there later (by the clock) is of a later life
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,52 +112,31 @@ class Nodes:
     """The membership service of one networked process. There are no events about its own node."""
 
     def __init__(
-        self,
-        host: Host,
-        node: str,
-        parameters: Parameters,
-        changed: Callable[[NodesEvent], None],
-        claims: Callable[[], tuple[Claim, ...]],
-        load: Callable[[], int],
-    ) -> None:
-        self._host = host
-        self._node = node
-        self._parameters = parameters
-        self._changed = changed
-        self._claims = claims
-        self._load = load
-        self._pi = int(parameters.present_every)
-        self._delta = int(parameters.delta)
+        self, host: Host, node: str, parameters: Parameters, changed: Callable[[NodesEvent], None],
+        claims: Callable[[], tuple[Claim, ...]], load: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self._host, self._node, self._parameters = host, node, parameters
+        self._changed, self._claims, self._load = changed, claims, load
+        self._pi, self._delta = int(parameters.present_every), int(parameters.delta)
         self._patience = parameters.node_timeout - 1 if parameters.misses > 1 else 0
         """How old the last present of a node may be at the time of a round. Rounds that newcomers ask for come early. With one
-        miss each of them counts, as in the thesis; with more, a node has ``misses`` intervals: else a start elsewhere could cost
-        a node whose relay hangs and is about to be replaced."""
+        miss each counts, as in the thesis; with more, a node has ``misses`` intervals: else a start elsewhere could cost a node
+        whose relay hangs and is about to be replaced."""
         self.alive: dict[str, NodeState] = {}
-        self.identity = 0
-        """The time of the round that the processor group in force came from; 0: there is none yet."""
-        self._fresh: dict[str, NodeState] = {}
-        """Nodes that were heard and are not alive yet."""
-        self._gone: dict[str, int] = {}
-        """The last life of nodes that was reported as over."""
-        self._returned: dict[str, int] = {}
-        """The time of the last present of a node by which it was found to have returned."""
-        self._book: dict[str, tuple[ProcessId, ...]] = {}
-        """Whom to speak to, by node."""
+        self.identity = 0  # The time of the round that the processor group in force came from; 0: there is none yet
+        self._fresh: dict[str, NodeState] = {}  # Nodes that were heard and are not alive yet
+        self._gone: dict[str, int] = {}  # The last life of nodes that was reported as over
+        self._returned: dict[str, int] = {}  # The time of the last present of a node by which it was found to have returned
+        self._book: dict[str, tuple[ProcessId, ...]] = {}  # Whom to speak to, by node
         self._everybody: tuple[ProcessId, ...] | None = ()
         self._learnt: set[ProcessId] = set()
-        self._hail: int | None = None
-        """When a new group was or will be asked for, as long as that is not done with."""
+        self._hail: int | None = None  # When a new group was or will be asked for, as long as that is not done with
         self._hails = 0
-        self._entrance: int | None = None
-        """The round that this node enters by: the first whose presents all come here."""
-        self._joins: set[int] = set()
-        """Rounds ahead that were asked for."""
-        self._next: int | None = None
-        """The next ordinary round."""
-        self._open: dict[int, bool] = {}
-        """Rounds that are not concluded, and whether they were asked for."""
-        self._told = 0
-        """Of who is in no group yet: the latest that he has heard of."""
+        self._entrance: int | None = None  # The round that this node enters by: the first whose presents all come here
+        self._joins: set[int] = set()  # Rounds ahead that were asked for
+        self._next: int | None = None  # The next ordinary round
+        self._open: dict[int, bool] = {}  # Rounds that are not concluded, and whether they were asked for
+        self._told = 0  # Of who is in no group yet: the latest that he has heard of
         self._lan = 0
 
     # --- what the engine calls ----------------------------------------------------------------------------------------
@@ -185,8 +151,7 @@ class Nodes:
     def local(self, relay: ProcessId, networked: tuple[ProcessId, ...]) -> None:
         """The node's relay or its networked processes have changed."""
         state = self.alive[self._node]
-        before = state.relay
-        state.relay, state.networked = relay, networked
+        before, state.relay, state.networked = state.relay, relay, networked
         self._address(self._node, networked)
         if relay == self._host.me != before:
             if self.identity:
@@ -216,10 +181,8 @@ class Nodes:
                 known = found[node].setdefault(place_of(name), name)
                 if incarnation_of(known) < incarnation_of(name):
                     found[node][place_of(name)] = name
-        new = False
-        for node, latest in found.items():
-            new = self._address(node, tuple(latest.values())) or new
-        if new and self._is_relay:
+        new = [self._address(node, tuple(latest.values())) for node, latest in found.items()]
+        if any(new) and self._is_relay:
             self._invite()
 
     def receive(self, source: ProcessId, packet: Packet) -> bool:
@@ -227,18 +190,14 @@ class Nodes:
         if isinstance(packet, Present):
             if self._node in self.alive and self._speaks_for(source, packet.node):
                 self._on_present(source, packet)
-            return True
-        if isinstance(packet, NewGroup):
-            # It may be passed on by somebody else on our own node.
+        elif isinstance(packet, NewGroup):
+            # It may be passed on by another process of our own node.
             if self._node in self.alive and (self._speaks_for(source, packet.node) or self._speaks_for(source, self._node)):
                 self._on_new_group(packet)
                 self._acquaint(source, packet)
-            return True
-        if isinstance(packet, Acquaint):
-            if self.is_listed(source):
-                self.learn(packet.names)
-            return True
-        return False
+        elif isinstance(packet, Acquaint) and self.is_listed(source):
+            self.learn(packet.names)
+        return isinstance(packet, PACKETS)
 
     def _speaks_for(self, source: ProcessId, node: str) -> bool:
         """Whether a process is one that can say something about a node."""
@@ -254,15 +213,10 @@ class Nodes:
 
     def expire(self, timer: Timer) -> bool:
         """Whether it was a timer of the membership service."""
-        if timer == _ROUND:
-            self._hold()
-        elif timer == _CONCLUDE:
-            self._conclude()
-        elif timer == _HAIL:
-            self._call()
-        else:
-            return False
-        return True
+        acts: dict[Timer, Callable[[], None]] = {_ROUND: self._hold, _CONCLUDE: self._conclude, _HAIL: self._call}
+        if (act := acts.get(timer)) is not None:
+            act()
+        return act is not None
 
     def lan(self) -> int:
         """The network to use for everything but presents."""
@@ -278,13 +232,8 @@ class Nodes:
 
     def claim_of(self, group: GroupId) -> Claim | None:
         """Who distributes in a group as far as any node has said: the latest claim, whoever made it. None: nobody."""
-        claims = [
-            claim
-            for states in (self.alive, self._fresh)
-            for state in states.values()
-            for claim in state.claims
-            if claim.group == group
-        ]
+        states = (*self.alive.values(), *self._fresh.values())
+        claims = (claim for state in states for claim in state.claims if claim.group == group)
         return max(claims, key=lambda claim: (claim.epoch, claim.distributor), default=None)
 
     def waiting(self) -> Reason | None:
@@ -330,8 +279,8 @@ class Nodes:
             self._hail = None
 
     def _acquaint(self, source: ProcessId, packet: NewGroup) -> None:
-        """Tells who asks for a new group whom else there is; a process that is not the relay tells its relay of him. Where there
-        are many nodes only some of them do."""
+        """Tells a node that asks for a new group which others there are; a process that is not the relay passes the packet on to
+        its relay. Where there are many nodes only some of them do."""
         if packet.node == self._node:
             return
         state = self.alive[self._node]
@@ -368,8 +317,7 @@ class Nodes:
 
     def _ahead(self) -> int | None:
         """The next round."""
-        times = self._joins if self._next is None else {*self._joins, self._next}
-        return min(times, default=None)
+        return min(self._joins if self._next is None else {*self._joins, self._next}, default=None)
 
     def _plan(self) -> None:
         """Sets the timers for what comes next."""
@@ -400,10 +348,8 @@ class Nodes:
     def _begin_anew(self) -> int:
         """This process was stopped, or its clock has jumped: it takes everybody for heard, and holds the next round ahead."""
         clock = self._host.clock()
-        for states in (self.alive, self._fresh):
-            for state in states.values():
-                state.last = clock
-                state.first = min(state.first, clock)
+        for state in (*self.alive.values(), *self._fresh.values()):
+            state.last, state.first = clock, min(state.first, clock)
         asked = bool(self._joins) or any(self._open.values())
         self._open.clear()
         self._host.cancel_timer(_CONCLUDE)
@@ -462,12 +408,12 @@ class Nodes:
 
     def _vanishing(self, time: int) -> list[NodesEvent]:
         """Who was heard, and is silent again before everybody knew it. That forms no group, but somebody may count on it."""
-        silent = sorted(node for node, state in self._fresh.items() if state.first <= time and time - state.last > self._patience)
         events: list[NodesEvent] = []
-        for node in silent:
-            state = self._fresh.pop(node)
-            reason = Reason("node-silent", f"{node} was silent again before everybody knew it")
-            events.append(Gone(node, state.life, reason, state.last + self._delta))
+        for node, state in sorted(self._fresh.items(), key=lambda each: each[0]):
+            if state.first <= time and time - state.last > self._patience:
+                del self._fresh[node]
+                reason = Reason("node-silent", f"{node} was silent again before everybody knew it")
+                events.append(Gone(node, state.life, reason, state.last + self._delta))
         return events
 
     def _leaving(self, time: int) -> list[NodesEvent]:
@@ -502,15 +448,11 @@ class Nodes:
         return Gone(state.node, state.life, reason, until)
 
     def _choose_lan(self) -> None:
-        """The network on which most nodes were heard during the last rounds, the first of those that are equal. If nobody was
-        heard on any it stays."""
+        """The network on which most nodes were heard lately, the first of equal ones; it stays if none was heard."""
         since = self._host.now - self._parameters.node_timeout
-        counts = [
-            sum(state.lans[lan] > since for state in self.alive.values() if state.node != self._node)
-            for lan in range(self._parameters.lans)
-        ]
-        most = max(counts)
-        if most:
+        others = [state.lans for state in self.alive.values() if state.node != self._node]
+        counts = [sum(lans[lan] > since for lans in others) for lan in range(self._parameters.lans)]
+        if most := max(counts):
             self._lan = counts.index(most)
 
     # --- hearing presents ---------------------------------------------------------------------------------------------
@@ -555,8 +497,7 @@ class Nodes:
 
     def _is_over(self, node: str, life: int) -> bool:
         """Whether this life of a node was reported as over."""
-        over = self._gone.get(node)
-        return over is not None and life <= over
+        return node in self._gone and life <= self._gone[node]
 
     def _on_own(self, source: ProcessId, packet: Present) -> None:
         """Who only listens hears of its own node what everybody hears."""

@@ -6,7 +6,7 @@ An epoch is a number that no two distributors share: how many there were before,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from zlib import crc32
 
@@ -17,8 +17,7 @@ from .box import Element
 
 _COUNTED: Final = 32
 _BITS: Final = 62
-_OVERHEAD: Final = 96
-"""Bytes of an element in a packet beside its body, about."""
+_OVERHEAD: Final = 96  # Bytes of an element in a packet beside its body, about
 
 
 def epoch_of(count: int, distributor: ProcessId) -> int:
@@ -59,12 +58,9 @@ def mask_of(nodes: Iterable[str]) -> int:
 class Change(msgspec.Struct, frozen=True, array_like=True):
     """Who is in the group, from this number on: what an element of kind CHANGE carries."""
 
-    members: tuple[ProcessId, ...]
-    """Those who receive."""
-    joined: tuple[ProcessId, ...] = ()
-    """Those who are new, who only send among them."""
-    gone: tuple[tuple[ProcessId, str], ...] = ()
-    """Those who are no members any more, and why: ``left``, ``crashed``, ``node crashed``."""
+    members: tuple[ProcessId, ...]  # Those who receive
+    joined: tuple[ProcessId, ...] = ()  # Those who are new, who only send among them
+    gone: tuple[tuple[ProcessId, str], ...] = ()  # Those who are no members now, and why: ``left``, ``crashed``, ``node crashed``
 
 
 class Local(msgspec.Struct, frozen=True, array_like=True):
@@ -72,34 +68,24 @@ class Local(msgspec.Struct, frozen=True, array_like=True):
 
     process: ProcessId
     wish: Number
-    floor: Number
-    """All its messages up to this one of its own numbers were read by all receivers of its node."""
-    entry: Number
-    """The number of the change that made it a member; 0: none has."""
-    exit: Number
-    """The number of the change that has said that it is no member any more; 0: none has."""
-    only_sends: bool = False
-    """Whether it reads changes of members only."""
+    floor: Number  # All its messages up to this one of its own numbers were read by all receivers of its node
+    entry: Number  # The number of the change that made it a member; 0: none has
+    exit: Number  # The number of the change that has said that it is no member any more; 0: none has
+    only_sends: bool = False  # Whether it reads changes of members only
 
 
 class Said(Packet, frozen=True, array_like=True, gc=False):
     """What every packet of a relay to a distributor begins with."""
 
     group: GroupId
-    epoch: Number
-    """That of the distributor that it is meant for."""
-    at: Number
-    """When this was said, by the clock: of two reports of a node the later one counts."""
+    epoch: Number  # That of the distributor that it is meant for
+    at: Number  # When this was said, by the clock: of two reports of a node the later one counts
     node: str
     life: Number
-    line: Number
-    """The epoch whose numbers are in the node's mailbox; 0: there are none yet."""
-    fresh: bool
-    """Nobody on the node is a member; somebody may wish to be."""
-    acked: Number
-    """All receivers of the node have read everything up to this number."""
-    next: Number
-    """The first number that is not in the node's mailbox."""
+    line: Number  # The epoch whose numbers are in the node's mailbox; 0: there are none yet
+    fresh: bool  # Nobody on the node is a member; somebody may wish to be
+    acked: Number  # All receivers of the node have read everything up to this number
+    next: Number  # The first number that is not in the node's mailbox
 
 
 class McRequest(Said, frozen=True, array_like=True, gc=False, tag=80):
@@ -132,19 +118,13 @@ class Held(Said, frozen=True, array_like=True, gc=False, tag=85):
     """The answer to HIGHEST: what the node's mailbox holds."""
 
     round: Number
-    serves: bool
-    """Whether there is a mailbox of the group on this node at all."""
-    before: Number
-    """The epoch that this node had promised before it promised this one."""
-    oldest: Number
-    """Everything from here to ``next`` is there."""
-    beyond: tuple[Number, ...]
-    """Numbers after ``next`` that are there."""
+    serves: bool  # Whether there is a mailbox of the group on this node at all
+    before: Number  # The epoch that this node had promised before it promised this one
+    oldest: Number  # Everything from here to ``next`` is there
+    beyond: tuple[Number, ...]  # Numbers after ``next`` that are there
     members: tuple[Local, ...]
-    nodes: Number
-    """The nodes that were there when the epoch of ``line`` began (:func:`mask_of`)."""
-    receives: bool
-    """Whether somebody on the node receives."""
+    nodes: Number  # The nodes that were there when the epoch of ``line`` began (:func:`mask_of`)
+    receives: bool  # Whether somebody on the node receives
 
 
 class DistLoaded(Said, frozen=True, array_like=True, gc=False, tag=86):
@@ -152,8 +132,7 @@ class DistLoaded(Said, frozen=True, array_like=True, gc=False, tag=86):
 
     round: Number
     elements: tuple[tuple[Number, Element], ...]
-    missing: tuple[Number, ...]
-    """Numbers that are not there any more."""
+    missing: tuple[Number, ...]  # Numbers that are not there any more
 
 
 class StartDist(Packet, frozen=True, array_like=True, gc=False, tag=87):
@@ -161,8 +140,7 @@ class StartDist(Packet, frozen=True, array_like=True, gc=False, tag=87):
 
     group: GroupId
     epoch: Number
-    forms: tuple[ProcessId, ...]
-    """Those who form the group, as far as the node that says so knows."""
+    forms: tuple[ProcessId, ...]  # Those who form the group, as far as the node that says so knows
 
 
 class Highest(Packet, frozen=True, array_like=True, gc=False, tag=88):
@@ -187,18 +165,13 @@ class SyncInit(Packet, frozen=True, array_like=True, gc=False, tag=90):
 
     group: GroupId
     epoch: Number
-    begin: Number
-    """Numbers of earlier epochs are void from here on."""
-    start: Number
-    """The first number that this node gets; 0: it goes on with what it has."""
+    begin: Number  # Numbers of earlier epochs are void from here on
+    start: Number  # The first number that this node gets; 0: it goes on with what it has
     last: Number
     oldest: Number
-    nodes: Number
-    """The nodes that were there when the epoch began (:func:`mask_of`)."""
-    reported: Number
-    """When the last report of this node that the distributor has heeded was made."""
-    sync: bool
-    """Whether this begins a synchronisation phase: UPTODATE is expected when everything up to ``last`` is there."""
+    nodes: Number  # The nodes that were there when the epoch began (:func:`mask_of`)
+    reported: Number  # When the last report of this node that the distributor has heeded was made
+    sync: bool  # Whether this begins a synchronisation phase: UPTODATE is expected when everything up to ``last`` is there
 
 
 class Multicast(Packet, frozen=True, array_like=True, gc=False, tag=91):
@@ -206,10 +179,8 @@ class Multicast(Packet, frozen=True, array_like=True, gc=False, tag=91):
 
     group: GroupId
     epoch: Number
-    first: Number
-    """0: there are none, and no answer is wanted."""
-    oldest: Number
-    """All receivers of all nodes have everything before this."""
+    first: Number  # 0: there are none, and no answer is wanted
+    oldest: Number  # All receivers of all nodes have everything before this
     next: Number
     elements: tuple[Element, ...]
 
@@ -261,12 +232,8 @@ PACKETS: Final = (
     Retrans,     NotSent, Fence, Wish, Outcast,
 )  # fmt: skip
 
-_encode = msgspec.msgpack.Encoder().encode
+change_to_bytes: Final[Callable[[Change], bytes]] = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Change).decode
-
-
-def change_to_bytes(change: Change) -> bytes:
-    return _encode(change)
 
 
 def change_from_bytes(data: bytes) -> Change:

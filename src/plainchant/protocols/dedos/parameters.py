@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from ...core.memory import MOST_PLACES
 from ...core.model import MS, SECOND, US, Duration, UsageError, format_duration, parameter
 
-SHORTEST_SILENCE: Final = 5
-"""Polls that a process may miss before it counts as hung, at least."""
+SHORTEST_SILENCE: Final = 5  # Polls that a process may miss before it counts as hung, at least
+
+
+_TIME: Final[Mapping[str, Any]] = {"unit": "duration", "minimum": 1}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,28 +57,16 @@ class Parameters:
         maximum=1 << 20,
     )
     poll: Duration = parameter(
-        Duration(20 * MS),
-        "how often who waits for news looks at the mailbox even so: crashes of boxes are noticed then",
-        unit="duration",
-        minimum=1,
+        Duration(20 * MS), "how often who waits for news looks at the mailbox even so: crashes of boxes are noticed then", **_TIME
     )
-    operation: Duration = parameter(
-        Duration(50 * US), "longest time that an operation on a mailbox should take", unit="duration", minimum=1
-    )
-    retry: Duration = parameter(
-        Duration(30 * MS), "how long to wait for an answer before asking again", unit="duration", minimum=1
-    )
+    operation: Duration = parameter(Duration(50 * US), "longest time that an operation on a mailbox should take", **_TIME)
+    retry: Duration = parameter(Duration(30 * MS), "how long to wait for an answer before asking again", **_TIME)
     acknowledge: Duration = parameter(
-        Duration(20 * MS), "a relay acknowledges what its receivers have read within so long", unit="duration", minimum=1
+        Duration(20 * MS), "a relay acknowledges what its receivers have read within so long", **_TIME
     )
-    present_every: Duration = parameter(
-        Duration(100 * MS), "each node says so often that it is there (pi)", unit="duration", minimum=1
-    )
+    present_every: Duration = parameter(Duration(100 * MS), "each node says so often that it is there (pi)", **_TIME)
     delta: Duration = parameter(
-        Duration(50 * MS),
-        "longest time that a broadcast takes, repetitions and clock differences included (D)",
-        unit="duration",
-        minimum=1,
+        Duration(50 * MS), "longest time that a broadcast takes, repetitions and clock differences included (D)", **_TIME
     )
     misses: int = parameter(5, "a node that was not heard in so many rounds has crashed", minimum=1)
     silence: Duration = parameter(
@@ -87,10 +77,7 @@ class Parameters:
         minimum=0,
     )
     patience: Duration = parameter(
-        Duration(1 * SECOND),
-        "how long a member may hold up the others by not reading before it halts",
-        unit="duration",
-        minimum=1,
+        Duration(1 * SECOND), "how long a member may hold up the others by not reading before it halts", **_TIME
     )
     lans: int = parameter(1, "networks; with 2 the second is used when the first has crashed", minimum=1, maximum=2)
 
@@ -116,6 +103,11 @@ class Parameters:
     def node_timeout(self) -> int:
         """How long (ns) a node may be silent before the others take it for crashed."""
         return self.misses * self.present_every
+
+    @property
+    def most_unread(self) -> int:
+        """No more messages than this have numbers and are not read by all: the distributor's history is full before."""
+        return 4 * (self.history + self.elements) + 64
 
     @property
     def soonest_given_up(self) -> int:

@@ -8,8 +8,7 @@ from ...core.model import ProcessId
 from ...core.names import place_of
 from .parameters import Parameters
 
-ALONE: Final = "node"
-"""The node of processes whose names say none: all of them are together."""
+ALONE: Final = "node"  # The node of processes whose names say none: all of them are together
 
 
 def node_of(parameters: Parameters, process: ProcessId) -> str:

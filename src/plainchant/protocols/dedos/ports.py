@@ -17,8 +17,7 @@ class Ports:
     def __init__(self, host: Host, parameters: Parameters) -> None:
         self._host = host
         self._parameters = parameters
-        self._ports: dict[GroupId, tuple[Port, int]] = {}
-        """Each with how many use it."""
+        self._ports: dict[GroupId, tuple[Port, int]] = {}  # Each with how many use it
         self._changing: set[GroupId] = set()
 
     def connect(self, group: GroupId, layout: Layout) -> Generator[Request, Any, Port | str]:

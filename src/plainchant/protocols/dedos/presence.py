@@ -2,16 +2,14 @@
 
 Theory of operation
 -------------------
-The kernel of a node notices processes that die. It does not notice one that hangs: an endless loop, a stopped process, a
-processor that is not scheduled. So every process writes a *stamp* into its connection, larger each time, at least once per
-``poll``. Every process also looks at the stamps of the others. A process whose stamp has not grown for ``silence`` is *silent*,
-and whichever process sees that first marks its connection as ``gone``, in the same atomic step. From then on the node goes on
-without it: the mark is final, and every later operation of the excluded process finds it and halts that process
-(:class:`.box.Box`).
+The kernel of a node notices processes that die, but not one that hangs: an endless loop, a stopped process, a processor that is
+not scheduled. So every process writes a *stamp* into its connection, larger each time, at least once per ``poll``, and looks at
+the stamps of the others. A process whose stamp has not grown for ``silence`` is *silent*, and the first process that sees that
+marks its connection as ``gone``, in the same atomic step. The mark is final: the node goes on without the excluded process, whose
+next operation finds the mark and halts it (:class:`.box.Box`).
 
-Clocks are not compared. An observer measures with its own clock how long it has seen the same stamp. An observer that was itself
-stopped knows nothing about the time in between, so it begins to observe anew; otherwise, when a whole machine is suspended, the
-first process to wake would exclude all others.
+Clocks are not compared: an observer measures with its own clock how long it has seen the same stamp. An observer that was itself
+stopped begins to observe anew; otherwise, when a whole machine is suspended, the first process to wake would exclude all others.
 """
 
 from __future__ import annotations
@@ -30,12 +28,9 @@ class Presence:
     def __init__(self, parameters: Parameters) -> None:
         self._silence = parameters.longest_silence
         self._interval = int(parameters.poll) // 2
-        self._seen: dict[ProcessId, tuple[int, int]] = {}
-        """The highest stamp of each process, and when it was first seen."""
-        self._looked = 0
-        """When this process last looked; 0: never."""
-        self._stamp = 0
-        self._stamped = -self._silence
+        self._seen: dict[ProcessId, tuple[int, int]] = {}  # The highest stamp of each process, and when it was first seen
+        self._looked = 0  # When this process last looked; 0: never
+        self._stamp, self._stamped = 0, -self._silence
 
     def attend(self, copy: Copy, place: int, now: int) -> list[ProcessId]:
         """Part of a step: stamps the process in this place, and excludes those that are silent. Gives all that are excluded."""
@@ -62,10 +57,7 @@ class Presence:
             stamp, since = self._seen.get(connection.process, (-1, now))
             if connection.stamp > stamp:
                 self._seen[connection.process] = (connection.stamp, now)
-            elif self._is_silent(now - since):
-                silent.append((place, connection))
-                continue
-            if connection.gone:
+            if connection.gone or (connection.stamp <= stamp and self._is_silent(now - since)):
                 silent.append((place, connection))
         return silent
 

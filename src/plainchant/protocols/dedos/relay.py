@@ -2,21 +2,17 @@
 
 Theory of operation
 -------------------
-**Outgoing.** A procedure looks at the mailbox whenever there is news, and now and then. Elements without a number are sent to the
-distributor, again after ``retry`` until they have one. What all local receivers have read is acknowledged, with every packet and
-after ``acknowledge`` at the latest. Wishes of processes that want to join or to leave are reported.
-
-**Incoming.** What comes from the distributor waits in private memory for its turn, and is stored in the order of the numbers: a
-local sender's message gets its number in all boxes, spares first, everything else goes into the active mailbox. If the mailbox
-is being restored, or full, it stays where it is. What is missing is asked for: every number from the first that is not in the
-mailbox, for a message that a local sender stored may be there with a higher one.
-
-**Nothing in private memory matters.** Which epoch the numbers belong to and which epoch was promised stand in the headers of all
-boxes; what the next number is follows from the mailbox. So a relay that takes over from one that has crashed reads the mailbox
-and reports to the distributor.
-
-**Epochs.** Who promises an epoch stores nothing of an earlier one from then on, and answers with what the mailbox holds. The
-epoch begins here with its SYNCINIT: numbers that the new distributor did not find anywhere are void."""
+- **Outgoing.** A procedure looks at the mailbox when there is news, and now and then. Elements without a number are sent to the
+  distributor, again after ``retry`` until they have one. What all local receivers have read is acknowledged, with every packet
+  and after ``acknowledge`` at the latest. Wishes of processes that want to join or to leave are reported.
+- **Incoming.** What comes from the distributor waits in private memory and is stored in the order of the numbers: a local
+  sender's message gets its number in all boxes, spares first, everything else goes into the active mailbox. While the mailbox is
+  full or being restored, it waits. Every number from the first that is not in the mailbox is asked for, since a message that a
+  local sender stored may be there with a higher one.
+- **Nothing in private memory matters.** The epoch of the numbers and the promised epoch stand in the headers of all boxes; the
+  next number follows from the mailbox. So a relay that takes over reads the mailbox and reports to the distributor.
+- **Epochs.** A relay that promises an epoch stores nothing of an earlier one from then on, and answers with what the mailbox
+  holds. The epoch begins here with its SYNCINIT: numbers that the new distributor did not find anywhere are void."""
 
 from __future__ import annotations
 
@@ -29,35 +25,17 @@ from ...core.engine import Host
 from ...core.memory import FAILED, Copy, Disconnect, Nap, Port, Procedure, Request
 from ...core.model import GroupId, Packet, ProcessId, Reason, WireError
 from . import box as boxes
+from . import packets as wire
 from . import relay_steps as steps
 from .box import CHANGE, FENCED, JOINS, MESSAGES, Box, Element
-from .packets import (
-    AcksOnly,
-    Change,
-    DistLoad,
-    DistLoaded,
-    Held,
-    Highest,
-    Local,
-    McRequest,
-    Multicast,
-    NotSent,
-    Report,
-    Retrans,
-    RetransRequest,
-    SyncInit,
-    UpToDate,
-    change_from_bytes,
-    packed,
-)
+from .packets import Change, Local, change_from_bytes, packed
 from .parameters import Parameters
 from .places import node_of
 from .ports import Ports
 from .relay_steps import Snapshot
 
 _ASKED_AT_ONCE: Final = 64
-_BUSY: Final = 64
-"""Procedures that a relay begins at once because of packets; further ones come again."""
+_BUSY: Final = 64  # Procedures that a relay begins at once because of packets; further ones come again
 
 
 class Relay:
@@ -67,55 +45,34 @@ class Relay:
         self, host: Host, group: GroupId, node: str, parameters: Parameters,
         transmit: Callable[[Iterable[ProcessId], Packet], None], empty: Callable[[Relay], None],
     ) -> None:  # fmt: skip
-        self.host = host
-        self.group = group
-        self.node = node
-        self.parameters = parameters
-        self.transmit = transmit
-        self._empty = empty
+        self.host, self.group, self.node, self.parameters = host, group, node, parameters
+        self.transmit, self._empty = transmit, empty
         self.box = Box(host, group, parameters)
-        self.ready = False
-        """Whether the mailbox has been looked at."""
+        self.ready = False  # Whether the mailbox has been looked at
         self.stopped = False
         self.distributor: ProcessId = ""
         self.promised = 0
-        self.epoch = 0
-        """Whose numbers are in the mailbox."""
-        self.next = 1
-        self.oldest = 1
-        self.purged = 1
+        self.epoch = 0  # Whose numbers are in the mailbox
+        self.next = self.oldest = self.purged = 1
         self.acked = 0
-        self.high = 0
-        """The highest number that is known to exist."""
+        self.high = 0  # The highest number that is known to exist
         self.members: tuple[Local, ...] = ()
         self.forms: tuple[ProcessId, ...] = ()
-        self.early: dict[int, Element] = {}
-        """What has come and is not stored yet, by number."""
-        self.requested: dict[tuple[ProcessId, int], int] = {}
-        """Messages that were sent to the distributor, and when."""
-        self.heard_at = host.now
-        """When the distributor was heard last, or there was nothing to hear."""
-        self.unanswered_since = 0
-        """Since when the distributor owes an answer; 0: it does not."""
-        self.syncing = 0
-        """The number up to which everything has to be there in the synchronisation phase; 0: there is none."""
+        self.early: dict[int, Element] = {}  # What has come and is not stored yet, by number
+        self.requested: dict[tuple[ProcessId, int], int] = {}  # Messages that were sent to the distributor, and when
+        self.heard_at = host.now  # When the distributor was heard last, or there was nothing to hear
+        self.unanswered_since = 0  # Since when the distributor owes an answer; 0: it does not
+        self.syncing = 0  # The number up to which everything has to be there in the synchronisation phase; 0: there is none
         self.elements_waiting = 0
         self.failed: dict[ProcessId, None] = {}
         self._storing = False
-        self._turning = False
-        """Whether the mailbox is being brought to another epoch."""
-        self._told_acked = -1
-        self._told_at = 0
-        self._asked_at = 0
-        self._reported_at = -(1 << 62)
-        self.wants_report: int | None = host.clock()
-        """Since when (by the clock) there is something that the distributor has not been told; None: there is nothing."""
+        self._turning = False  # Whether the mailbox is being brought to another epoch
+        self._told_acked, self._told_at, self._told_full = -1, 0, 0
+        self._asked_at, self._reported_at = 0, -(1 << 62)
+        self.wants_report: int | None = host.clock()  # Since when (by the clock) a report is due; None: it is not
         self._fencing = False
-        self._busy = 0
-        """Procedures of this relay that run beside the one that looks at the mailbox."""
-        self._told_full = 0
-        self.deleted: set[ProcessId] = set()
-        """Processes that this relay has deleted from all boxes: their places can be freed."""
+        self._busy = 0  # Procedures of this relay that run beside the one that looks at the mailbox
+        self.deleted: set[ProcessId] = set()  # Processes that this relay has deleted from all boxes: their places can be freed
 
     # --- serving ------------------------------------------------------------------------------------------------------
 
@@ -147,13 +104,10 @@ class Relay:
         box.place, box.mask, box.life = port.place, 1 << port.place, port.epoch
         while not self.stopped and box.active >= 0:
             yield from self._purge()
-            copy = box.active
-            if copy < 0:
+            if box.active < 0:
                 return
-            found = yield box.operate(copy, "look", self._look)
+            found = yield from self._look_once()
             if found is FAILED:
-                box.found_dead(copy)
-                self._forget()
                 continue
             self._seen(found)
             if found.state == FENCED and steps.is_fresh(found.members):
@@ -162,36 +116,33 @@ class Relay:
                 return
             if not found.members and not self.epoch:
                 return
-            if self._is_anything_removable:
-                continue
             # The look is the last operation before the nap: news that comes after it ends the nap. After a purge it would not.
-            latest = self.host.clock() + self._patience(found)
-            yield Nap(latest, latest, self.group)
+            if self._removable() <= self.purged:
+                yield box.nap(self._patience(found))
 
-    @property
-    def _is_anything_removable(self) -> bool:
-        return self._removable() > self.purged
+    def _look_once(self) -> Generator[Request, Any, Any]:
+        """Looks at the active mailbox; FAILED: it has crashed."""
+        found = yield from self.box.on_active("look", self._look)
+        if found is FAILED:
+            self._forget()
+        return found
 
     def _patience(self, found: Snapshot) -> int:
         """How long until the mailbox is looked at again, if there is no news."""
-        parameters = self.parameters
-        if not found.restored or self.early or self.high >= self.next:
-            return min(parameters.retry, parameters.acknowledge)
+        incomplete = not found.restored or self.early or self.high >= self.next
         owes = self.acked < self.next - 1 or self.acked != self._told_acked or self.wants_report is not None
-        if owes or found.waiting or not found.members or any(member.wish for member in found.members):
-            return min(parameters.acknowledge, parameters.retry)
-        return parameters.poll
+        if incomplete or owes or found.waiting or not found.members or any(member.wish for member in found.members):
+            return min(self.parameters.acknowledge, self.parameters.retry)
+        return self.parameters.poll
 
     def _forget(self) -> None:
         """The mailbox has crashed: what was stored may not be there any more."""
         self.requested.clear()
 
     def _look(self, copy: Copy) -> Snapshot:
-        header = copy.header()
-        there = boxes.numbered(copy)
+        header, there = copy.header(), boxes.numbered(copy)
         next_ = steps.first_missing(there, header.oldest)
-        waiting = boxes.unnumbered(copy)
-        restored = boxes.is_restored(copy)
+        waiting, restored = boxes.unnumbered(copy), boxes.is_restored(copy)
         requests: list[Element] = []
         if restored and self.distributor and self.epoch == self.promised and not self.syncing:
             since = self.host.now - self.parameters.retry
@@ -202,19 +153,12 @@ class Relay:
                     requests.append(boxes.element_of(copy, slot, entry))
         acked = steps.count_acked(copy, there, header.oldest, next_)
         members = tuple(
-            Local(
-                connection.process,
-                connection.wish,
-                steps.floor(copy, connection, acked),
-                connection.entry,
-                connection.exit,
-                connection.only_sends,
-            )
-            for _, connection in copy.connections()
-            if connection.process not in self.failed
+            Local(one.process, one.wish, steps.floor(copy, one, acked), one.entry, one.exit, one.only_sends)
+            for _, one in copy.connections()
+            if one.process not in self.failed
         )
         beyond = tuple(sorted(number for number in there if number > next_))
-        receives = any(connection.entry and not connection.only_sends for _, connection in copy.connections())
+        receives = any(one.entry and not one.only_sends for _, one in copy.connections())
         return Snapshot(
             header.state, restored, header.epoch, header.promised, header.before, header.nodes, header.oldest, next_, acked,
             beyond, len(waiting), tuple(requests), members, receives, header.life,
@@ -227,9 +171,7 @@ class Relay:
             self.box.life = max(self.box.life, found.life)
             self.epoch, self.promised = max(self.epoch, found.epoch), max(self.promised, found.promised)
         self.oldest = max(self.oldest, found.oldest)
-        self.acked = found.acked
-        self.members = found.members
-        self.elements_waiting = found.waiting
+        self.acked, self.members, self.elements_waiting = found.acked, found.members, found.waiting
         if not found.waiting:
             self.requested.clear()
         if not self._storing and not self._turning:
@@ -261,18 +203,20 @@ class Relay:
         for element in elements:
             self.requested[element.sender, element.number] = self.host.now
         for part in packed(((0, element) for element in elements), self.host.max_packet):
-            self.tell(McRequest(*self.said(), tuple(element for _, element in part)))
-        if elements and not self.unanswered_since:
-            self.unanswered_since = self.host.now
+            self.tell(wire.McRequest(*self.said(), tuple(element for _, element in part)))
+        if elements:
+            self._await_answer()
+
+    def _await_answer(self) -> None:
+        self.unanswered_since = self.unanswered_since or self.host.now
 
     def _ask_for_missing(self) -> None:
         missing = list(islice(self._missing(), _ASKED_AT_ONCE))
         if missing and self.host.now - self._asked_at >= self.parameters.retry:
             self._asked_at = self.host.now
             self.host.record("state", self.group, state="asks for missing", first=missing[0], count=len(missing))
-            self.tell(RetransRequest(*self.said(), tuple(missing)))
-            if not self.unanswered_since:
-                self.unanswered_since = self.host.now
+            self.tell(wire.RetransRequest(*self.said(), tuple(missing)))
+            self._await_answer()
 
     def _missing(self) -> Iterator[int]:
         """The numbers that exist and have not come."""
@@ -282,14 +226,9 @@ class Relay:
     def _acknowledge(self) -> None:
         if self.syncing and self.next > self.syncing:
             self.syncing = 0
-            self.tell(UpToDate(*self.said()))
+            self.tell(wire.UpToDate(*self.said()))
         elif self.acked != self._told_acked and self.host.now - self._told_at >= self.parameters.acknowledge:
-            self.tell(AcksOnly(*self.said()))
-
-    def acknowledge_now(self) -> None:
-        """The distributor wants to know."""
-        if self.epoch == self.promised and self.distributor:
-            self.tell(AcksOnly(*self.said()))
+            self.tell(wire.AcksOnly(*self.said()))
 
     def _report(self) -> None:
         """Wishes, and whoever is not here any more: said until it is done."""
@@ -301,33 +240,31 @@ class Relay:
     def report(self) -> None:
         self._reported_at = self.host.now
         self.members = tuple(member for member in self.members if member.process not in self.failed)
-        self.tell(Report(*self.said(), self.members))
-        if not self.unanswered_since:
-            self.unanswered_since = self.host.now
+        self.tell(wire.Report(*self.said(), self.members))
+        self._await_answer()
 
     # --- incoming -----------------------------------------------------------------------------------------------------
 
-    def multicast(self, source: ProcessId, packet: Multicast) -> None:
+    def multicast(self, source: ProcessId, packet: wire.Multicast) -> None:
         if self._is_current(source, packet.epoch):
             self.high = max(self.high, packet.next - 1)
             self._receive(packet.oldest, enumerate(packet.elements, packet.first))
-            if not packet.elements and packet.first:
-                self.acknowledge_now()
+            if not packet.elements and packet.first and self.epoch == self.promised:  # The distributor wants to know.
+                self.tell(wire.AcksOnly(*self.said()))
 
-    def retransmitted(self, source: ProcessId, packet: Retrans) -> None:
+    def retransmitted(self, source: ProcessId, packet: wire.Retrans) -> None:
         if self._is_current(source, packet.epoch):
             self._receive(0, packet.elements)
 
     def _is_current(self, source: ProcessId, epoch: int) -> bool:
         if self._listens_to(epoch):
-            self.distributor = source
-            self.heard()
+            self.heard(source)
             if self.epoch != epoch and self.ready and self.host.now - self._reported_at >= self.parameters.retry:
                 # It has not been said yet where that epoch begins.
                 self.report()
             return True
         if epoch < self.promised:
-            self.transmit((source,), NotSent(self.group, epoch, "promised", self.promised))
+            self.transmit((source,), wire.NotSent(self.group, epoch, "promised", self.promised))
         return False
 
     def _listens_to(self, epoch: int) -> bool:
@@ -338,15 +275,15 @@ class Relay:
         """A node that has promised an epoch answers no distributor of an earlier one."""
         return epoch < self.promised
 
-    def heard(self) -> None:
-        """The distributor lives."""
-        self.heard_at = self.host.now
-        self.unanswered_since = 0
+    def heard(self, source: ProcessId = "") -> None:
+        """The distributor lives; ``source``: this is the one."""
+        self.distributor = source or self.distributor
+        self.heard_at, self.unanswered_since = self.host.now, 0
 
     def _receive(self, oldest: int, elements: Iterable[tuple[int, Element]]) -> None:
         self.oldest = max(self.oldest, oldest)
         for number, element in elements:
-            if number >= self.next + self._reach or not self._is_sound(element):
+            if number >= self.next + self.parameters.most_unread or not self._is_sound(element):
                 continue
             self.high = max(self.high, number)
             if self._keeps(number):
@@ -358,11 +295,6 @@ class Relay:
     def _keeps(self, number: int) -> bool:
         """Whether a number is needed; what arrives early is kept too (4.2)."""
         return number >= self.next
-
-    @property
-    def _reach(self) -> int:
-        """No distributor numbers so far beyond what this node has acknowledged: its history is full before."""
-        return 4 * (self.parameters.history + self.parameters.elements) + 64
 
     def _is_sound(self, element: Element) -> bool:
         """Whether an element can be put into a mailbox and read there."""
@@ -416,14 +348,11 @@ class Relay:
         box = self.box
         is_local = element.kind == MESSAGES and node_of(self.parameters, element.sender) == self.node
         change = change_from_bytes(element.batch.body) if element.kind == CHANGE else None
-        active = box.active
+        place, active = partial(self._place, number=number, element=element, change=change, is_local=is_local), box.active
         for copy in list(box.spares_first()):
             if copy != active and not is_local and change is None:
                 continue
-            step = partial(
-                self._place, number=number, element=element, change=change, is_local=is_local, is_active=copy == active
-            )
-            is_first = number != self._told_full
+            step, is_first = partial(place, is_active=copy == active), number != self._told_full
             result = yield box.operate(copy, "store", step, news=copy == active and is_first, size=len(element.batch.body))
             if result is FAILED:
                 box.found_dead(copy)
@@ -464,15 +393,13 @@ class Relay:
         return "stored"
 
     def _stores_for_gone(self, is_active: bool) -> bool:
-        """Whether this box takes the message of a local sender that has crashed meanwhile, with its element: it does, like a
-        message from elsewhere (erratum 12)."""
+        """Whether this box takes the message of a local sender that has crashed, like one from elsewhere (erratum 12)."""
         return is_active
 
     def _is_full(self, copy: Copy, number: int) -> bool:
         """Whether there is no room for this number. Higher ones that are there do not count: they wait for this one."""
-        occupied = [entry.stamp for _, entry in copy.entries()]
-        has_numbers = len([stamp for stamp in occupied if 0 < stamp < number])
-        return len(occupied) >= self.parameters.elements and has_numbers >= self.parameters.reserve
+        stamps = [entry.stamp for _, entry in copy.entries()]
+        return len(stamps) >= self.parameters.elements and sum(0 < stamp < number for stamp in stamps) >= self.parameters.reserve
 
     def _admit(self, copy: Copy, number: int, change: Change, is_active: bool) -> None:
         """A change says that processes of this node are members from now on, or none any more."""
@@ -492,8 +419,8 @@ class Relay:
         oldest = self._removable()
         if oldest <= self.purged:
             return
+        step = partial(boxes.purge, oldest=oldest)
         for copy in list(self.box.spares_first()):
-            step = partial(boxes.purge, oldest=oldest)
             if (yield self.box.operate(copy, "purge", step, news=copy == self.box.active)) is FAILED:
                 self.box.found_dead(copy)
         self.purged = oldest
@@ -504,22 +431,21 @@ class Relay:
 
     # --- epochs -------------------------------------------------------------------------------------------------------
 
-    def highest(self, source: ProcessId, packet: Highest) -> None:
+    def highest(self, source: ProcessId, packet: wire.Highest) -> None:
         """A new distributor asks what there is."""
         if self._refuses(packet.epoch):
-            self.transmit((source,), NotSent(self.group, packet.epoch, "promised", self.promised))
+            self.transmit((source,), wire.NotSent(self.group, packet.epoch, "promised", self.promised))
             return
         if packet.epoch != self.promised:
             self.promised = packet.epoch
             self.early.clear()
             self.syncing = 0
             self.host.record("elect", self.group, stage="promise", epoch=packet.epoch, distributor=source)
-        self.distributor = source
-        self.heard()
+        self.heard(source)
         if self._busy < _BUSY:
             self._spawn("answer", self._answer(packet))
 
-    def _answer(self, packet: Highest) -> Procedure:
+    def _answer(self, packet: wire.Highest) -> Procedure:
         """Writes the promise into all boxes, and says what the mailbox holds."""
         box = self.box
 
@@ -535,68 +461,48 @@ class Relay:
                 if (yield box.operate(copy, "promise", promise)) is FAILED:
                     box.found_dead(copy)
                     self._forget()
-            copy = box.active
-            if copy < 0:
+            if box.active < 0:
                 return
-            found = yield box.operate(copy, "look", self._look)
+            found = yield from self._look_once()
             if found is FAILED:
-                box.found_dead(copy)
-                self._forget()
-            elif found.state == FENCED:
+                continue
+            if found.state == FENCED:
                 return
-            elif found.restored:
+            if found.restored:
                 self._seen(found)
-                group, epoch, at, node, life = self.said()[:5]
-                said = (group, epoch, at, node, life, found.epoch, steps.is_fresh(found.members), found.acked, found.next)
-                answer = Held(
-                    *said,
-                    packet.round,
-                    True,
-                    found.before,
-                    found.oldest,
-                    found.beyond,
-                    found.members,
-                    found.nodes,
-                    found.receives,
-                )
+                said = (*self.said()[:5], found.epoch, steps.is_fresh(found.members), found.acked, found.next)
+                held = (found.before, found.oldest, found.beyond, found.members, found.nodes, found.receives)
                 if packet.epoch == self.promised:
-                    self.tell(answer)
+                    self.tell(wire.Held(*said, packet.round, True, *held))
                 return
-            else:
-                yield Nap(self.host.clock() + self.parameters.retry, 0, self.group)
+            yield Nap(self.host.clock() + self.parameters.retry, 0, self.group)
 
-    def load(self, source: ProcessId, packet: DistLoad) -> None:
+    def load(self, source: ProcessId, packet: wire.DistLoad) -> None:
         if packet.epoch == self.promised and source == self.distributor and self._busy < _BUSY:
             self.heard()
             self._spawn("load", self._load(packet))
 
-    def _load(self, packet: DistLoad) -> Procedure:
-        box, numbers = self.box, set(packet.numbers)
+    def _load(self, packet: wire.DistLoad) -> Procedure:
+        numbers = set(packet.numbers)
 
         def read(copy: Copy) -> list[tuple[int, Element]]:
-            return [
-                (number, boxes.element_of(copy, slot, entry))
-                for number, (slot, entry) in boxes.numbered(copy).items()
-                if number in numbers
-            ]
+            there = boxes.numbered(copy).items()
+            return [(number, boxes.element_of(copy, *found)) for number, found in there if number in numbers]
 
-        copy = box.active
-        found = [] if copy < 0 else (yield box.operate(copy, "look", read))
+        found = [] if self.box.active < 0 else (yield from self.box.on_active("look", read))
         if found is FAILED:
-            box.found_dead(copy)
             self._forget()
             found = []
         missing = tuple(sorted(numbers - {number for number, _ in found}))
         parts = list(packed(sorted(found, key=lambda each: each[0]), self.host.max_packet))
         for part in parts or [[]]:
-            self.tell(DistLoaded(*self.said(), packet.round, tuple(part), missing))
+            self.tell(wire.DistLoaded(*self.said(), packet.round, tuple(part), missing))
 
-    def synchronise(self, source: ProcessId, packet: SyncInit) -> None:
+    def synchronise(self, source: ProcessId, packet: wire.SyncInit) -> None:
         """An epoch begins here, this relay is known to the distributor, or everybody has to catch up."""
         if self._refuses(packet.epoch):
             return
-        self.distributor = source
-        self.heard()
+        self.heard(source)
         if packet.epoch != self.epoch or packet.start > max(self.next, self.oldest):
             if packet.epoch != self.promised:
                 self.promised = packet.epoch
@@ -610,18 +516,17 @@ class Relay:
         self.oldest = max(self.oldest, packet.oldest)
         if packet.sync:
             self.syncing = packet.last
-            if self.ready and not self._storing:
-                if self.next > packet.last:
-                    self.syncing = 0
-                    self.tell(UpToDate(*self.said()))
-                else:
-                    self._ask_for_missing()
+            if self.ready and not self._storing and self.next > packet.last:
+                self.syncing = 0
+                self.tell(wire.UpToDate(*self.said()))
+            elif self.ready and not self._storing:
+                self._ask_for_missing()
 
-    def _answered(self, packet: SyncInit) -> None:
+    def _answered(self, packet: wire.SyncInit) -> None:
         if self.wants_report is not None and packet.reported >= self.wants_report:
             self.wants_report = None
 
-    def _turn(self, packet: SyncInit) -> Procedure:
+    def _turn(self, packet: wire.SyncInit) -> Procedure:
         """Brings all boxes to the beginning of an epoch."""
         box = self.box
         while (self._storing or not self.ready) and not self.stopped:
@@ -648,7 +553,7 @@ class Relay:
         self._seen(found)
         if self.epoch == self.promised:
             self._ask_for_missing()
-            self.tell(AcksOnly(*self.said()))
+            self.tell(wire.AcksOnly(*self.said()))
 
     # --- who is gone --------------------------------------------------------------------------------------------------
 
@@ -698,17 +603,13 @@ class Relay:
         def mark(copy: Copy) -> None:
             copy.put_header(boxes.changed(copy.header(), state=FENCED))
 
-        for copy in list(self.box.spares_first()):
-            if (yield self.box.operate(copy, "fence", mark, news=True)) is FAILED:
-                self.box.found_dead(copy)
+        yield from self.box.on_each("fence", mark)
 
     def _renew(self) -> Generator[Request, Any, None]:
         """The members of a group that went on without this node have halted, or are excluded. Processes that wish to join begin
         with empty boxes: those have a new life, so that the distributor can tell them from the old ones."""
         life = max(self.box.life + 1, self.host.clock())
-        for copy in list(self.box.spares_first()):
-            if (yield self.box.operate(copy, "renew", partial(steps.renew, life=life), news=True)) is FAILED:
-                self.box.found_dead(copy)
+        yield from self.box.on_each("renew", partial(steps.renew, life=life))
         self.host.record("state", self.group, state="renewed", life=life)
 
     # --- what is left to do -------------------------------------------------------------------------------------------

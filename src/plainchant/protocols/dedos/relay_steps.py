@@ -20,24 +20,18 @@ class Snapshot(msgspec.Struct, frozen=True):
     before: int
     nodes: int
     oldest: int
-    next: int
-    """The first number that is not there."""
-    acked: int
-    """All local receivers have read everything up to this."""
+    next: int  # The first number that is not there
+    acked: int  # All local receivers have read everything up to this
     beyond: tuple[int, ...]
-    waiting: int
-    """Elements without a number."""
-    requests: tuple[Element, ...]
-    """Those of them that should be sent to the distributor now."""
+    waiting: int  # Elements without a number
+    requests: tuple[Element, ...]  # Those of them that should be sent to the distributor now
     members: tuple[Local, ...]
     receives: bool
-    life: int
-    """When the boxes were made anew; 0: never."""
+    life: int  # When the boxes were made anew; 0: never
 
 
 def first_missing(there: dict[int, tuple[int, Entry]], oldest: int) -> int:
-    """The first number that is not in the mailbox. After a recovery there may be higher ones: every number that is missing
-    is asked for, not only those after the highest."""
+    """The first number that is not in the mailbox: all missing ones are asked for, also if a recovery left higher ones there."""
     while oldest in there:
         oldest += 1
     return oldest
@@ -46,21 +40,11 @@ def first_missing(there: dict[int, tuple[int, Entry]], oldest: int) -> int:
 def count_acked(copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, next_: int) -> int:
     """SetAcks: the largest number such that it and all before it were read by every local receiver. A node without receivers
     acknowledges what it has stored (erratum 11)."""
-    number = oldest
-    senders = boxes.deaf(copy)
-    while number < next_:
-        if number not in there:
-            break
-        entry = there[number][1]
-        if entry.listed & ~entry.done:
-            break
+    number, senders = oldest, boxes.deaf(copy)
+    while number < next_ and number in there and not there[number][1].listed & ~there[number][1].done:
         number += 1
-    # Who has restored what it knows of has read more than is there, if others have removed it.
-    read = [
-        max(connection.read, connection.entry - 1)
-        for _, connection in copy.connections()
-        if connection.entry and not connection.only_sends
-    ]
+    # A receiver that has restored what it knows of has read more than is there, if others have removed it.
+    read = [max(one.read, one.entry - 1) for _, one in copy.connections() if one.entry and not one.only_sends]
     # A member that only sends has not read a change that is still here.
     unread = [stamp for stamp, (_, entry) in there.items() if senders & entry.listed & ~entry.done]
     acked = max(number - 1, min(read, default=0))
@@ -69,11 +53,8 @@ def count_acked(copy: Copy, there: dict[int, tuple[int, Entry]], oldest: int, ne
 
 def floor(copy: Copy, connection: Connection, acked: int) -> int:
     """The sender's own number of its last message that every local receiver has read."""
-    last = connection.last
-    for _, entry in copy.entries():
-        if entry.sender == connection.process and 0 < entry.stamp <= acked and entry.kind == MESSAGES:
-            last = max(last, entry.number)
-    return last
+    own = [entry for _, entry in copy.entries() if entry.sender == connection.process and entry.kind == MESSAGES]
+    return max([connection.last, *(entry.number for entry in own if 0 < entry.stamp <= acked)])
 
 
 def turn(copy: Copy, *, packet: SyncInit) -> None:
@@ -83,13 +64,11 @@ def turn(copy: Copy, *, packet: SyncInit) -> None:
         return
     here = {connection.process for _, connection in copy.connections()}
     for slot, entry in tuple(copy.entries()):
-        if packet.start:
-            # All that were here before are gone.
+        is_local = entry.kind == MESSAGES and entry.sender in here
+        if packet.start or (entry.stamp >= begin and not is_local):  # With a start all that were here before are gone.
             copy.put(slot, boxes.changed(entry, removed=True))
         elif entry.stamp >= begin:
-            is_local = entry.kind == MESSAGES and entry.sender in here
-            void = boxes.changed(entry, stamp=0, listed=0, done=0) if is_local else boxes.changed(entry, removed=True)
-            copy.put(slot, void)
+            copy.put(slot, boxes.changed(entry, stamp=0, listed=0, done=0))
     for place, connection in tuple(copy.connections()):
         if not packet.start and connection.entry >= begin:
             copy.connect(place, boxes.changed(connection, entry=0, exit=0, wish=JOINS))

@@ -9,13 +9,11 @@ from ...core.model import MS, SECOND, Duration
 from ..registry import Surroundings
 from .parameters import Parameters
 
-_BESIDE: Final = 1024
-"""Bytes of a packet beside a batch, at the most."""
+_BESIDE: Final = 1024  # Bytes of a packet beside a batch, at the most
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
-    """Live, a node may be silent for two seconds, a process for one, an application may not read for five, and an element holds
-    as much as a packet."""
+    """Live, a node may be silent for 2 s, a process for 1 s, an application not read for 5 s, and an element holds a packet."""
     if not surroundings.live:
         return parameters
     wanted: dict[str, Any] = {
