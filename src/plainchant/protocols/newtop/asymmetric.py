@@ -27,8 +27,7 @@ from typing import Final
 from ...core.model import ProcessId
 from .packets import Request
 
-AHEAD: Final = 64
-"""Requests of a member that are kept at once, in order or not: nobody has so many under way."""
+AHEAD: Final = 64  # requests of a member that are kept at once, in order or not: nobody has so many under way
 
 
 class Desk:
@@ -39,8 +38,7 @@ class Desk:
     def __init__(self) -> None:
         self.open: dict[int, Request] = {}
         self.last = 0
-        self.watched = 0
-        """The oldest of them when the timer was set; 0: it is not set."""
+        self.watched = 0  # the oldest of them when the timer was set; 0: it is not set
         self.repeats = 0
 
     def numbered(self, request: int) -> None:
@@ -56,8 +54,7 @@ class Office:
     def __init__(self) -> None:
         self.queue: deque[tuple[ProcessId, Request]] = deque()
         self._next: dict[ProcessId, int] = {}
-        self._waiting: dict[ProcessId, int] = {}
-        """How many of each are in the queue."""
+        self._waiting: dict[ProcessId, int] = {}  # how many of each are in the queue
         self._early: dict[tuple[ProcessId, int], Request] = {}
 
     def asked(self, source: ProcessId, request: Request) -> None:

@@ -33,8 +33,7 @@ from .vectors import VECTORS, Vectors
 if TYPE_CHECKING:
     from .process import Process
 
-RANK_BITS: Final = 24
-"""Of a rank, what is below the block."""
+RANK_BITS: Final = 24  # of a rank, what is below the block
 
 
 def emitter_hash(process: ProcessId) -> int:
@@ -47,18 +46,15 @@ class Delivery:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.complete = 0
-        """Bmin: all blocks up to this one are complete in every group."""
+        self.complete = 0  # Bmin: all blocks up to this one are complete in every group
         self.totals: list[tuple[int, int, ProcessId, int, Part, Column, Data]] = []
         self.slows: list[tuple[int, int, Part, Column, Data]] = []
         self.candidates: deque[tuple[Part, Column]] = deque()
         self.vectors: dict[str, Vectors] = {}
         self.floors: dict[str, int] = {}
-        self.watchers: list[tuple[int, int, Any]] = []
-        """Who waits until every group is settled up to a floor (a heap)."""
+        self.watchers: list[tuple[int, int, Any]] = []  # who waits until every group is settled up to a floor (a heap)
         self.mixed = False
-        self.controls = 0
-        """Ordered words that wait for their places, in all groups."""
+        self.controls = 0  # ordered words that wait for their places, in all groups
         self._hashes: dict[ProcessId, int] = {}
         self._order = count()
 
@@ -298,7 +294,7 @@ class Delivery:
                 self.raise_floors(part.kind, packet.block, 0)
                 self.settled_in(part, column)
             return
-        # Of a message in fragments nothing is learnt before its last one: until then it is not delivered.
+        # of a message in fragments nothing is learnt before its last one: until then it is not delivered.
         if column is not part.me and (packet.batch.count or not packet.batch.total):
             self.vectors[part.kind].learn(part, column, packet, column.count)
             self.raise_floors(part.kind, packet.block, packet.floor)

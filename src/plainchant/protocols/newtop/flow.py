@@ -37,12 +37,9 @@ class Flow:
         self.matrix = matrix
         self.mine = mine
         self.bound = bound
-        self.everywhere = 0
-        """Stable at everybody (n²-stable) up to here."""
-        self.roomy = 0
-        """Delivered by everybody up to here."""
-        self.full = False
-        """The application has no room: what it gets does not count as delivered."""
+        self.everywhere = 0  # stable at everybody (n²-stable) up to here
+        self.roomy = 0  # delivered by everybody up to here
+        self.full = False  # the application has no room: what it gets does not count as delivered
 
     def stable_block(self) -> int:
         """Everything up to this block is held by every member, as far as is known here."""
@@ -121,7 +118,7 @@ class OneWay(Flow):
 
     def refresh(self) -> None:
         super().refresh()
-        # A member hears the others only through the sequencer, which says what is stable.
+        # a member hears the others only through the sequencer, which says what is stable.
         stable = self.matrix.counted[0].stable
         if stable > self.mine.stable:
             self.mine.stable = stable

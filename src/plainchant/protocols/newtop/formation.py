@@ -50,30 +50,20 @@ if TYPE_CHECKING:
     from .part import Part
     from .process import Process
 
-LOST: Final = 256
-"""So many lost members are looked for; the oldest are given up."""
-PASSED_ON: Final = 32
-"""So many of them a plan tells newcomers of."""
-ASKERS: Final = 256
-"""So many processes that want to be let in are noted; further ones ask again."""
-FOUND: Final = 64
-"""So many parts are called together."""
+LOST: Final = 256  # so many lost members are looked for; the oldest are given up
+PASSED_ON: Final = 32  # so many of them a plan tells newcomers of
+ASKERS: Final = 256  # so many processes that want to be let in are noted; further ones ask again
+FOUND: Final = 64  # so many parts are called together
 PROPOSED: Final = 64
 """So many proposals are before the application, and so many it may have agreed to; further ones are not answered."""
-SMALL: Final = 64
-"""So many members can always come together."""
-FARTHEST: Final = 1 << 20
-"""Numbers of views of two parts do not differ by more."""
-ENTRY_PATIENCE: Final = 20
-"""Who wants to join, or has proposed a group, gives up after so many times ``suspect_after``."""
+SMALL: Final = 64  # so many members can always come together
+FARTHEST: Final = 1 << 20  # numbers of views of two parts do not differ by more
+ENTRY_PATIENCE: Final = 20  # who wants to join, or has proposed a group, gives up after so many times ``suspect_after``
 ANSWER_PATIENCE: Final = 2
 """A call waits for answers at first, and a plan that is said to be in force, this multiple of ``suspect_after``."""
-DOUBLINGS: Final = 4
-"""Waits that grow are doubled at most this often."""
-SHORT_LIVED: Final = 8
-"""A formation that loses a member within this multiple of ``suspect_after`` was a failure."""
-FIRST_TAG: Final = 2
-"""Tags of plans begin here: 1 is the first formation of a group that is formed by all at once."""
+DOUBLINGS: Final = 4  # waits that grow are doubled at most this often
+SHORT_LIVED: Final = 8  # a formation that loses a member within this multiple of ``suspect_after`` was a failure
+FIRST_TAG: Final = 2  # tags of plans begin here: 1 is the first formation of a group that is formed by all at once
 
 
 class Formations:
@@ -85,29 +75,20 @@ class Formations:
         self.parameters = process.parameters
         self.entries: dict[GroupId, Entry] = {}
         self.attempts: dict[GroupId, Attempt] = {}
-        self.lost: dict[GroupId, dict[ProcessId, None]] = {}
-        """Members that have failed, or seem to have."""
+        self.lost: dict[GroupId, dict[ProcessId, None]] = {}  # members that have failed, or seem to have
         self.askers: dict[GroupId, dict[ProcessId, None]] = {}
-        self.found: dict[GroupId, dict[ProcessId, Beacon]] = {}
-        """Other parts' leaders, whom this process would call."""
+        self.found: dict[GroupId, dict[ProcessId, Beacon]] = {}  # other parts' leaders, whom this process would call
         self.followed: dict[GroupId, Followed] = {}
         self.plans: dict[GroupId, Convened] = {}
-        self.wishes: dict[GroupId, GroupId] = {}
-        """Groups to be renamed, or, empty, closed."""
-        self._wished: dict[GroupId, int] = {}
-        """The formation in which that was last said; another move may have come first."""
+        self.wishes: dict[GroupId, GroupId] = {}  # groups to be renamed, or, empty, closed
+        self._wished: dict[GroupId, int] = {}  # the formation in which that was last said; another move may have come first
         self._timers: dict[GroupId, int] = {}
-        self._asked: dict[tuple[GroupId, ProcessId, int], None] = {}
-        """Proposals that the application has been asked about."""
+        self._asked: dict[tuple[GroupId, ProcessId, int], None] = {}  # proposals that the application has been asked about
         self._count = 0
-        self._unanswered: dict[GroupId, int] = {}
-        """Calls in a row that ended without an answer that agrees."""
-        self._failures: dict[GroupId, int] = {}
-        """Formations in a row that lost a member soon."""
-        self._entered: dict[GroupId, int] = {}
-        """When the formation in force began here."""
-        self._not_before: dict[GroupId, int] = {}
-        """When other parts may be called again."""
+        self._unanswered: dict[GroupId, int] = {}  # calls in a row that ended without an answer that agrees
+        self._failures: dict[GroupId, int] = {}  # formations in a row that lost a member soon
+        self._entered: dict[GroupId, int] = {}  # when the formation in force began here
+        self._not_before: dict[GroupId, int] = {}  # when other parts may be called again
 
     # --- coming in ----------------------------------------------------------------------------------------------------
 
@@ -560,12 +541,7 @@ class Formations:
             signatures=process.signatures(part),
         )
         self.host.record(
-            "form",
-            group,
-            stage="enter",
-            form=plan.form,
-            number=plan.number,
-            situation=f"enters with {len(plan.parts)} parts",
+            "form", group, stage="enter", form=plan.form, number=plan.number, situation=f"enters with {len(plan.parts)} parts"
         )
         if old is not None and old.group != group:
             self.host.renamed(old.group, view)

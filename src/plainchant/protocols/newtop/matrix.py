@@ -28,8 +28,7 @@ from ...core.model import ProcessId
 from .packets import Data, Null, Word
 
 Multicast: TypeAlias = Data | Null | Word
-FOREVER: Final = 1 << 62
-"""A column that has ended is complete, and stable, up to here."""
+FOREVER: Final = 1 << 62  # a column that has ended is complete, and stable, up to here
 
 
 class Column:
@@ -60,40 +59,23 @@ class Column:
     def __init__(self, process: ProcessId, index: int) -> None:
         self.process = process
         self.index = index
-        self.last = 0
-        """Everything that it sent up to this block is here."""
-        self.flow = 0
-        """The same in flow numbers."""
-        self.early: dict[int, Multicast] = {}
-        """What came beyond a gap, by the block of the message before it."""
-        self.announced = 0
-        """It says that it has sent so much."""
-        self.queue: deque[Data] = deque()
-        """What is here without a gap and not yet delivered."""
-        self.count = 0
-        """Batches of it that were delivered."""
-        self.kept: deque[Multicast] = deque()
-        """What may be asked for, oldest first."""
-        self.complete = 0
-        """What it said last: it has everything up to this flow number (lcb),"""
-        self.stable = 0
-        """it knows that everybody has everything up to this one (lsb),"""
-        self.done = 0
-        """and it has delivered everything up to this one."""
-        self.tries = 0
-        """How often its gap was asked for without getting further."""
-        self.asked_at = 0
-        """``last`` when it was asked for."""
-        self.heard = -1
-        """When something last came from it; -1: never."""
-        self.probed = -1
-        """When it was last asked for a sign of life; -1: never."""
-        self.cut: int | None = None
-        """It has ended: of what it sent, what is up to here counts."""
-        self.waited = 0
-        """The block of the last message whose wait was written down."""
-        self.watchers: list[tuple[int, int, Any]] = []
-        """Who waits until ``settled`` is so large (a heap)."""
+        self.last = 0  # everything that it sent up to this block is here
+        self.flow = 0  # the same in flow numbers
+        self.early: dict[int, Multicast] = {}  # what came beyond a gap, by the block of the message before it
+        self.announced = 0  # it says that it has sent so much
+        self.queue: deque[Data] = deque()  # what is here without a gap and not yet delivered
+        self.count = 0  # batches of it that were delivered
+        self.kept: deque[Multicast] = deque()  # what may be asked for, oldest first
+        self.complete = 0  # what it said last: it has everything up to this flow number (lcb),
+        self.stable = 0  # it knows that everybody has everything up to this one (lsb),
+        self.done = 0  # and it has delivered everything up to this one
+        self.tries = 0  # how often its gap was asked for without getting further
+        self.asked_at = 0  # ``last`` when it was asked for
+        self.heard = -1  # when something last came from it; -1: never
+        self.probed = -1  # when it was last asked for a sign of life; -1: never
+        self.cut: int | None = None  # it has ended: of what it sent, what is up to here counts
+        self.waited = 0  # the block of the last message whose wait was written down
+        self.watchers: list[tuple[int, int, Any]] = []  # who waits until ``settled`` is so large (a heap)
 
     @property
     def settled(self) -> int:
@@ -142,13 +124,10 @@ class BlockMatrix:
         self.roster = self.members = tuple(self.columns.values())
         self.counted = tuple(self.columns[process] for process in (counted or members))
         self.fifo = fifo
-        self.largest = 0
-        """The largest block that there is."""
-        self.spoken = 0
-        """The largest block with a message, or a word, in it."""
+        self.largest = 0  # the largest block that there is
+        self.spoken = 0  # the largest block with a message, or a word, in it
         self.largest_flow = 0
-        self.complete = 0
-        """All blocks up to this one are complete."""
+        self.complete = 0  # all blocks up to this one are complete
 
     def enter(self, column: Column, packet: Multicast) -> bool:
         """Enters a message; False if it is here already, or waits for one before it."""

@@ -79,12 +79,9 @@ if TYPE_CHECKING:
     from .process import Process
 
 Detection: TypeAlias = tuple[tuple[ProcessId, int], ...]
-PENDING: Final = 10_000
-"""Packets of a suspected member that are kept; further ones are asked for again if it turns out to live."""
-PENDING_BYTES: Final = 16 << 20
-"""Bytes of messages in them."""
-DETECTIONS: Final = 256
-"""Detections of others that cannot be taken over yet."""
+PENDING: Final = 10_000  # packets of a suspected member that are kept; further ones are asked for again if it turns out to live
+PENDING_BYTES: Final = 16 << 20  # bytes of messages in them
+DETECTIONS: Final = 256  # detections of others that cannot be taken over yet
 LEFT: Final = "left"
 NOT_READING: Final = "not reading"
 DEPARTED: Final = frozenset({LEFT, NOT_READING})
@@ -93,8 +90,7 @@ UNSETTLED: Final = "unsettled"
 REPEAT: Final = 3
 """Suspicions that are not settled are repeated after this many halves of ``suspect_after``: those who share them have mostly said
 so by then."""
-GIVE_UP: Final = 4
-"""A leaver waits for the others' answers for so many times ``suspect_after`` at the most."""
+GIVE_UP: Final = 4  # a leaver waits for the others' answers for so many times ``suspect_after`` at the most
 
 
 class Membership:
@@ -107,59 +103,40 @@ class Membership:
         self.parameters = process.parameters
         self.suspector = Suspector(self)
         self.suspicions: dict[ProcessId, int] = {}
-        self.reasons: dict[ProcessId, Reason] = {}
-        """Why each of them is suspected,"""
-        self.since: dict[ProcessId, int] = {}
-        """and since when."""
+        self.reasons: dict[ProcessId, Reason] = {}  # why each of them is suspected,
+        self.since: dict[ProcessId, int] = {}  # and since when
         self._overheard: dict[tuple[ProcessId, ProcessId], int] = {}
         """Suspicions of suspected members that were refuted here: who has it, of whom, and the block."""
-        self._repeats = False
-        """The timer for repeating them is set."""
+        self._repeats = False  # the timer for repeating them is set
         self.recorded: dict[ProcessId, dict[ProcessId, int]] = {}
         """Others' suspicions: whom, who does, and the block that each has last."""
-        self.kept: list[tuple[ProcessId, Detection]] = []
-        """Others' detections that cannot be taken over yet."""
+        self.kept: list[tuple[ProcessId, Detection]] = []  # others' detections that cannot be taken over yet
         self.pending: dict[ProcessId, list[Multicast]] = {}
         self._pending_bytes: dict[ProcessId, int] = {}
-        self.failed: dict[ProcessId, Reason] = {}
-        """Failed or left, and in the view still."""
-        self.counted = part.order != "total" or self.parameters.same_view
-        """The view waits for the last Remove, not for the first."""
-        self.votes: dict[ProcessId, frozenset[ProcessId]] = {}
-        """Whom each member's last Remove that was delivered here removes."""
-        self.controls: list[tuple[int, int, ProcessId, Column, Word]] = []
-        """Ordered words that are not delivered yet (a heap)."""
-        self.limit: int | None = None
-        """Causal orders: messages with larger numbers are held back; None: none are."""
+        self.failed: dict[ProcessId, Reason] = {}  # failed or left, and in the view still
+        self.counted = part.order != "total" or self.parameters.same_view  # the view waits for the last Remove, not for the first
+        self.votes: dict[ProcessId, frozenset[ProcessId]] = {}  # whom each member's last Remove that was delivered here removes
+        self.controls: list[tuple[int, int, ProcessId, Column, Word]] = []  # ordered words that are not delivered yet (a heap)
+        self.limit: int | None = None  # causal orders: messages with larger numbers are held back; None: none are
         self.marks: dict[ProcessId, list[int]] = {}
         """Original virtual synchrony: the Removes of each member that have not installed a view yet. What it sends after the
         first of them it sends in the next view."""
-        self.own_removes: list[int] = []
-        """Causal orders: the blocks of one's own Removes that have not installed a view yet."""
+        self.own_removes: list[int] = []  # causal orders: the blocks of one's own Removes that have not installed a view yet
         self.held_back: list[Column] = []
         self.owes_remove = False
         self.moving: Plan | None = None
         self.said_close = False
         self.closed: dict[ProcessId, None] = {}
-        self.before_last = 0
-        """What there was (flow number) when this process sent its last message."""
+        self.before_last = 0  # what there was (flow number) when this process sent its last message
         self.wants_out = False
-        self.expelled: Reason | None = None
-        """It goes because its application does not read."""
-        self._held_up: int | None = None
-        """Since when senders wait for this process's application to read."""
-        self.bye = 0
-        """The block of one's own Bye; 0: not said."""
-        self.let_go: dict[ProcessId, None] = {}
-        """Who has shown that it has it."""
-        self.origins: tuple[tuple[ProcessId, ...], ...] = ()
-        """The parts that this formation comes from."""
-        self._absent: set[ProcessId] = set()
-        """Members of them that never came."""
-        self.halted = False
-        """This process is in a minority, and stops."""
-        self.stopped = ""
-        """Why sending is stopped, as far as that has been written down."""
+        self.expelled: Reason | None = None  # it goes because its application does not read
+        self._held_up: int | None = None  # since when senders wait for this process's application to read
+        self.bye = 0  # the block of one's own Bye; 0: not said
+        self.let_go: dict[ProcessId, None] = {}  # who has shown that it has it
+        self.origins: tuple[tuple[ProcessId, ...], ...] = ()  # the parts that this formation comes from
+        self._absent: set[ProcessId] = set()  # members of them that never came
+        self.halted = False  # this process is in a minority, and stops
+        self.stopped = ""  # why sending is stopped, as far as that has been written down
 
     # --- what others know ---------------------------------------------------------------------------------------------
 

@@ -18,8 +18,7 @@ from ...core.model import Batch, GroupId, Number, Packet, ProcessId
 Block: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 38)]
 """A block number: with what a rank has below it, it fits into 64 bits (``delivery.RANK_BITS``)."""
 ViewNumber: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 40)]
-Form: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 33)]
-"""The tag of a formation."""
+Form: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 33)]  # the tag of a formation
 Vector: TypeAlias = tuple[tuple[GroupId, tuple[Block, ...]], ...]
 """Fast (keyed): numbers of a group's members, in the order of its view, for every group that anything depended on. CBCAST the
 same, with counts of messages. Fast (compact): a process and one number. Relative: the numbers of the members of the message's
@@ -177,8 +176,7 @@ class Answer(Packet, frozen=True, array_like=True, gc=False, tag=40):
     number: ViewNumber = 0
     members: tuple[ProcessId, ...] = ()
     text: str = ""
-    patience: Number = 0
-    """How long (ns) members of that part wait for each other."""
+    patience: Number = 0  # how long (ns) members of that part wait for each other
 
 
 class Abandon(Packet, frozen=True, array_like=True, gc=False, tag=43):
@@ -276,8 +274,7 @@ PACKETS: tuple[type[Packet], ...] = (
     AskJoin,
     Abandon,
 )
-FORMING: Final = (Beacon, Call, Answer, Convene, AskJoin, Abandon)
-"""Packets between formations, which belong to none."""
+FORMING: Final = (Beacon, Call, Answer, Convene, AskJoin, Abandon)  # packets between formations, which belong to none
 
 
 def weight(packet: Packet) -> int:

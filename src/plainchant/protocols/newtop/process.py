@@ -65,16 +65,11 @@ from .repair import Repair
 
 EARLY: Final = {"lossy": 500, "fifo": 100_000}
 """Packets of a group that this process has not entered yet, kept until it does; further ones are lost."""
-EARLY_BYTES: Final = 64 << 20
-"""Bytes of messages in them."""
-LEAST: Final = 64
-"""Bytes of messages that a packet may have however large its vector is."""
-SLOWEST: Final = 8
-"""Announcements in an idle group are at most so many times ``announce_after`` apart."""
-REPEATS: Final = 2
-"""A request that is repeated more often was not only slow: it, and others with it, met a network that was cut."""
-REQUESTS: Final = 32
-"""Requests that a member may have under way to a sequencer."""
+EARLY_BYTES: Final = 64 << 20  # bytes of messages in them
+LEAST: Final = 64  # bytes of messages that a packet may have however large its vector is
+SLOWEST: Final = 8  # announcements in an idle group are at most so many times ``announce_after`` apart
+REPEATS: Final = 2  # a request that is repeated more often was not only slow: it, and others with it, met a network that was cut
+REQUESTS: Final = 32  # requests that a member may have under way to a sequencer
 
 
 class Process(Engine):
@@ -85,20 +80,16 @@ class Process(Engine):
         self.parameters = parameters
         self.lossy = parameters.transport == "lossy"
         self.parts: dict[GroupId, Part] = {}
-        self.counter = 0
-        """The block counter."""
-        self.touched: dict[Part, None] = {}
-        """Groups that something happened in."""
+        self.counter = 0  # the block counter
+        self.touched: dict[Part, None] = {}  # groups that something happened in
         self.delivery = Delivery(self)
         self.repair = Repair(self)
         self._desks: list[Part] = []
         self._begun_in: Part | None = None
         """The group in which a message has gone out in part: its last fragment is still to come."""
-        self._kept: dict[Part, None] = {}
-        """Groups that wait until a message in another one has its number."""
+        self._kept: dict[Part, None] = {}  # groups that wait until a message in another one has its number
         self._early: deque[tuple[ProcessId, Packet]] = deque()
-        self._early_from: dict[ProcessId, int] = {}
-        """How many of them each has sent: nobody takes the room of others."""
+        self._early_from: dict[ProcessId, int] = {}  # how many of them each has sent: nobody takes the room of others
         self._early_bytes = 0
         self._retired: dict[tuple[GroupId, int], Part] = {}
         """Formations that have ended here, and in which others may still ask for something."""

@@ -25,12 +25,9 @@ if TYPE_CHECKING:
     from .process import Process
 
 MOST_GAPS: Final = 8
-MOST_AGAIN: Final = 64
-"""Packets that answer one request at the most."""
-RAREST: Final = 5
-"""A gap that stays is asked for at most two to this power times as rarely."""
-SLOWEST: Final = 8
-"""Probes are at most so many times ``probe_after`` apart."""
+MOST_AGAIN: Final = 64  # packets that answer one request at the most
+RAREST: Final = 5  # a gap that stays is asked for at most two to this power times as rarely
+SLOWEST: Final = 8  # probes are at most so many times ``probe_after`` apart
 
 
 class Repair:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from ...core.engine import Host
 from .parameters import Parameters
 
-GAIN = 8
-"""An interval between sends counts for so much of a part in the mean."""
+GAIN = 8  # an interval between sends counts for so much of a part in the mean
 
 
 class Silence:

@@ -33,13 +33,10 @@ if TYPE_CHECKING:
     from .matrix import Column
     from .membership import Membership
 
-GAIN: Final = 8
-"""A block counts for so much of a part in the mean."""
+GAIN: Final = 8  # a block counts for so much of a part in the mean
 DEVIATIONS: Final = 4
-OPENING: Final = 2
-"""Members that have not been heard in a formation yet have this many times as long to appear in it."""
-PROBES: Final = 16
-"""Signs of life that a member is asked for before it is suspected."""
+OPENING: Final = 2  # members that have not been heard in a formation yet have this many times as long to appear in it
+PROBES: Final = 16  # signs of life that a member is asked for before it is suspected
 
 
 class Suspector:
@@ -49,17 +46,13 @@ class Suspector:
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
-        self._blocks: deque[tuple[int, int]] = deque()
-        """Blocks that are not complete, and when they came to be."""
+        self._blocks: deque[tuple[int, int]] = deque()  # blocks that are not complete, and when they came to be
         self._newest = 0
-        self._since: dict[ProcessId, int] = {}
-        """A suspicion was refuted: the timeouts of that member began anew."""
-        self._due = 0
-        """When the timer ends; 0: it is not set."""
+        self._since: dict[ProcessId, int] = {}  # a suspicion was refuted: the timeouts of that member began anew
+        self._due = 0  # when the timer ends; 0: it is not set
         self._mean = 0
         self._deviation = 0
-        self._experienced = False
-        """A block has become complete, or others have said how long that takes."""
+        self._experienced = False  # a block has become complete, or others have said how long that takes
 
     def begin_with(self, patience: int) -> None:
         """What former formations have learned: omega has to be so long."""

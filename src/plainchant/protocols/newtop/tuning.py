@@ -17,8 +17,7 @@ PROBE_AFTER: Final = 250 * MS
 ASK_AFTER: Final = 20 * MS
 """A gap is asked for at once; its repetition waits until the answer has had time to pass what is queued before it."""
 SUSPECT_AFTER: Final = 1_000 * MS
-ALIVE_EVERY: Final = 250 * MS
-"""Processors are shared: nobody is suspected who only waits for one."""
+ALIVE_EVERY: Final = 250 * MS  # processors are shared: nobody is suspected who only waits for one
 MERGE_AFTER: Final = 500 * MS
 SILENCE: Final = 2 * MS
 """Adaptive: a member that is about to send lets others wait no longer than about a round trip of a local network."""

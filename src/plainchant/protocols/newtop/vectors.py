@@ -27,15 +27,13 @@ from .matrix import Column
 from .packets import Data, Vector
 from .part import FORM, Part
 
-Need: TypeAlias = tuple[Column | Part, int]
-"""Something that has to be settled up to a number."""
+Need: TypeAlias = tuple[Column | Part, int]  # something that has to be settled up to a number
 
 
 MOST: Final = 64
 """Groups that were closed, and processes that are gone, are not told from those that one knows by hearsay only: of so many at the
 most the numbers are passed on, and those that have not changed for the longest time go first."""
-FORMATIONS: Final = 8
-"""Of so many formations of a group the latest numbers are passed on."""
+FORMATIONS: Final = 8  # of so many formations of a group the latest numbers are passed on
 
 
 _T = TypeVar("_T")
@@ -113,8 +111,7 @@ class Keyed(Vectors):
 
     def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
         super().__init__(me, parts)
-        self.known: dict[str, tuple[int, ...]] = {}
-        """By the key of a group's formation."""
+        self.known: dict[str, tuple[int, ...]] = {}  # by the key of a group's formation
 
     def stamp(self, part: Part) -> Vector:
         return tuple(self.known.items())
@@ -231,10 +228,8 @@ class Relative(Vectors):
 
     def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
         super().__init__(me, parts)
-        self.last: dict[GroupId, list[int]] = {}
-        """LDV: the last block of each member that was delivered here (or sent), by group."""
-        self.groups: dict[str, int] = {}
-        """GBN: the largest block that was sent or delivered, by the key of a group's formation."""
+        self.last: dict[GroupId, list[int]] = {}  # LDV: the last block of each member that was delivered here (or sent), by group
+        self.groups: dict[str, int] = {}  # GBN: the largest block that was sent or delivered, by the key of a group's formation
 
     def stamp(self, part: Part) -> Vector:
         last = self.last.get(part.group)
