@@ -21,7 +21,7 @@ What members have, they say to the sequencer alone: with their requests, and aft
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from ...core.model import ProcessId
@@ -30,32 +30,28 @@ from .packets import Request
 AHEAD: Final = 64  # requests of a member that are kept at once, in order or not: nobody has so many under way
 
 
+@dataclass(slots=True, eq=False)
 class Desk:
     """A member's requests that have not come back numbered."""
 
-    __slots__ = ("last", "open", "repeats", "watched")
-
-    def __init__(self) -> None:
-        self.open: dict[int, Request] = {}
-        self.last = 0
-        self.watched = 0  # the oldest of them when the timer was set; 0: it is not set
-        self.repeats = 0
+    open: dict[int, Request] = field(default_factory=dict)
+    last: int = 0
+    watched: int = 0  # the oldest of them when the timer was set; 0: it is not set
+    repeats: int = 0
 
     def numbered(self, request: int) -> None:
         for number in [number for number in self.open if number <= request]:
             del self.open[number]
 
 
+@dataclass(slots=True, eq=False)
 class Office:
     """What the sequencer has been asked to number."""
 
-    __slots__ = ("_early", "_next", "_waiting", "queue")
-
-    def __init__(self) -> None:
-        self.queue: deque[tuple[ProcessId, Request]] = deque()
-        self._next: dict[ProcessId, int] = {}
-        self._waiting: dict[ProcessId, int] = {}  # how many of each are in the queue
-        self._early: dict[tuple[ProcessId, int], Request] = {}
+    queue: deque[tuple[ProcessId, Request]] = field(default_factory=deque)
+    _next: dict[ProcessId, int] = field(default_factory=dict)
+    _waiting: dict[ProcessId, int] = field(default_factory=dict)  # how many of each are in the queue
+    _early: dict[tuple[ProcessId, int], Request] = field(default_factory=dict)
 
     def asked(self, source: ProcessId, request: Request) -> None:
         """Takes a request once, in the order of its sender."""
@@ -65,19 +61,15 @@ class Office:
         if request.request > expected:
             self._early[source, request.request] = request
         elif request.request == expected:
-            for one in self._in_order(source, request):
-                self.queue.append((source, one))
+            following: Request | None = request
+            while following is not None:
+                self._next[source] = following.request + 1
+                self.queue.append((source, following))
                 self._waiting[source] = self._waiting.get(source, 0) + 1
+                following = self._early.pop((source, following.request + 1), None)
 
     def take(self) -> tuple[ProcessId, Request]:
         """The next one to be numbered."""
         source, request = self.queue.popleft()
         self._waiting[source] = self._waiting.get(source, 1) - 1
         return source, request
-
-    def _in_order(self, source: ProcessId, request: Request) -> Iterator[Request]:
-        following: Request | None = request
-        while following is not None:
-            self._next[source] = following.request + 1
-            yield following
-            following = self._early.pop((source, following.request + 1), None)

@@ -25,21 +25,21 @@ start at 0, the first block is 1.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .matrix import BlockMatrix, Column
 
 
+@dataclass(slots=True, eq=False)
 class Flow:
     """What a process knows about stability in one group."""
 
-    __slots__ = ("bound", "everywhere", "full", "matrix", "mine", "roomy")
-
-    def __init__(self, matrix: BlockMatrix, mine: Column, bound: int) -> None:
-        self.matrix = matrix
-        self.mine = mine
-        self.bound = bound
-        self.everywhere = 0  # stable at everybody (n²-stable) up to here
-        self.roomy = 0  # delivered by everybody up to here
-        self.full = False  # the application has no room: what it gets does not count as delivered
+    matrix: BlockMatrix
+    mine: Column
+    bound: int
+    everywhere: int = 0  # stable at every member (n²-stable) up to here
+    roomy: int = 0  # delivered by every member up to here
+    full: bool = False  # the application has no room: what it gets does not count as delivered
 
     def stable_block(self) -> int:
         """Everything up to this block is held by every member, as far as is known here."""
@@ -94,9 +94,7 @@ class Flow:
             return "fl2"
         if not self.fl3(flow):
             return "fl3"
-        if not null and not self.room(flow):
-            return "room"
-        return ""
+        return "" if null or self.room(flow) else "room"
 
     def fl1(self, flow: int) -> bool:
         return self.everywhere >= flow - self.bound
@@ -132,6 +130,4 @@ class OneWay(Flow):
             return ""
         if self.mine.stable < flow - self.bound:
             return "fl1"
-        if not null and not self.room(flow):
-            return "room"
-        return ""
+        return "" if null or self.room(flow) else "room"

@@ -43,24 +43,23 @@ from msgspec import structs
 
 from ...core.model import Consent, GroupId, Invitation, ProcessId, Reason, View
 from .attempts import Attempt, Convened, Entry, Followed
+from .delivery import RANK_BITS
 from .membership import DEPARTED
-from .packets import Abandon, Answer, AskJoin, Beacon, Call, Convene, Move, Opening, Plan
+from .packets import Abandon, Answer, AskJoin, Beacon, Call, Convene, Members, Move, Opening, Plan
 
 if TYPE_CHECKING:
     from .part import Part
     from .process import Process
 
-LOST: Final = 256  # so many lost members are looked for; the oldest are given up
-PASSED_ON: Final = 32  # so many of them a plan tells newcomers of
-ASKERS: Final = 256  # so many processes that want to be let in are noted; further ones ask again
-FOUND: Final = 64  # so many parts are called together
-PROPOSED: Final = 64
-"""So many proposals are before the application, and so many it may have agreed to; further ones are not answered."""
-SMALL: Final = 64  # so many members can always come together
+LOST: Final = 256  # lost members that are looked for; the oldest are given up
+PASSED_ON: Final = 32  # lost members that a plan tells newcomers of
+ASKERS: Final = 256  # processes noted that want to be let in; further ones ask again
+FOUND: Final = 64  # parts that are called together
+PROPOSED: Final = 64  # proposals before the application, and proposals it may have agreed to; further ones are not answered
+SMALL: Final = 64  # members that can always come together
 FARTHEST: Final = 1 << 20  # numbers of views of two parts do not differ by more
 ENTRY_PATIENCE: Final = 20  # who wants to join, or has proposed a group, gives up after so many times ``suspect_after``
-ANSWER_PATIENCE: Final = 2
-"""A call waits for answers at first, and a plan that is said to be in force, this multiple of ``suspect_after``."""
+ANSWER_PATIENCE: Final = 2  # multiple of ``suspect_after`` that a call first waits for answers, and a plan to be in force
 DOUBLINGS: Final = 4  # waits that grow are doubled at most this often
 SHORT_LIVED: Final = 8  # a formation that loses a member within this multiple of ``suspect_after`` was a failure
 FIRST_TAG: Final = 2  # tags of plans begin here: 1 is the first formation of a group that is formed by all at once
@@ -92,7 +91,7 @@ class Formations:
 
     # --- coming in ----------------------------------------------------------------------------------------------------
 
-    def ask_to_join(self, group: GroupId, contacts: tuple[ProcessId, ...]) -> None:
+    def ask_to_join(self, group: GroupId, contacts: Members) -> None:
         self.entries[group] = Entry(contacts, self._after(ENTRY_PATIENCE))
         self._ask(group)
 
@@ -104,7 +103,7 @@ class Formations:
         self.host.send(self.entries[group].contacts, AskJoin(group, self.host.me))
         self._timer(group, self.parameters.alive_every)
 
-    def propose(self, group: GroupId, members: tuple[ProcessId, ...]) -> None:
+    def propose(self, group: GroupId, members: Members) -> None:
         """Forms a group of those of these processes that agree."""
         others = tuple(member for member in members if member != self.host.me)
         self._count += 1
@@ -133,9 +132,8 @@ class Formations:
             agrees, text = False, f"{self.host.me} is in {group} already, or about to be"
         if agrees:
             self.attempts.pop(group, None)
-            self.entries[group] = Entry(
-                (), self._after(ENTRY_PATIENCE), invitation.proposer, invitation.attempt, invitation.members
-            )
+            deadline = self._after(ENTRY_PATIENCE)
+            self.entries[group] = Entry((), deadline, invitation.proposer, invitation.attempt, invitation.members)
             self._timer(group, self.parameters.alive_every)
         self.host.send((invitation.proposer,), Answer(group, invitation.attempt, agrees, text=text))
         if not agrees:
@@ -205,10 +203,9 @@ class Formations:
             self.host.send((leader,), self._beacon(part))
             return
         found = self.found.setdefault(part.group, {})
-        if leader not in found and len(found) >= FOUND:
-            return
-        found[leader] = beacon
-        self._timer(part.group, self.parameters.merge_after // 4)
+        if leader in found or len(found) < FOUND:
+            found[leader] = beacon
+            self._timer(part.group, self.parameters.merge_after // 4)
 
     def _beacon(self, part: Part) -> Beacon:
         return Beacon(part.group, part.number, part.members)
@@ -244,7 +241,7 @@ class Formations:
         if attempt is not None and not attempt.invited:
             self._abandon(group, attempt.number, tuple(attempt.called))
 
-    def _abandon(self, group: GroupId, attempt: int, leaders: tuple[ProcessId, ...]) -> None:
+    def _abandon(self, group: GroupId, attempt: int, leaders: Members) -> None:
         if leaders:
             self.host.send(leaders, Abandon(group, attempt))
             self.host.record("form", group, stage="abandon", called=list(leaders), situation="abandons a call")
@@ -266,10 +263,9 @@ class Formations:
             self.consent(Consent(Invitation(group, source, call.invited, call.attempt), True))
         elif (group, source, call.attempt) not in self._asked:
             agreed = sum(1 for entry in self.entries.values() if entry.agreed_with)
-            if len(self._asked) >= PROPOSED or agreed >= PROPOSED:
-                return
-            self._asked[group, source, call.attempt] = None
-            self.host.invited(Invitation(group, source, call.invited, call.attempt))
+            if len(self._asked) < PROPOSED and agreed < PROPOSED:
+                self._asked[group, source, call.attempt] = None
+                self.host.invited(Invitation(group, source, call.invited, call.attempt))
 
     def _answered(self, source: ProcessId, answer: Answer) -> None:
         attempt = self.attempts.get(answer.group)
@@ -322,10 +318,7 @@ class Formations:
 
     def _go_on_entering(self, group: GroupId, entry: Entry) -> None:
         if self.host.now < entry.deadline:
-            if entry.contacts:
-                self._ask(group)
-            else:
-                self._timer(group, self.parameters.alive_every)
+            self._ask(group)
             return
         del self.entries[group]
         whom = ", ".join(entry.contacts) or entry.agreed_with
@@ -412,16 +405,13 @@ class Formations:
 
     def _plan(self, part: Part, answers: list[tuple[ProcessId, Answer]], attempt: int, slowest: int = 0) -> None:
         group = part.group
-        parts: list[tuple[ProcessId, ...]] = [part.members]
+        parts: list[Members] = [part.members]
         members = dict.fromkeys(part.members)
         number = part.reach
         leaders = []
         for leader, answer in answers:
-            if leader not in answer.members or len(set(answer.members)) < len(answer.members):
-                continue
-            if not 0 <= answer.number - part.number <= FARTHEST and answer.number > part.number:
-                continue
-            if not self._has_room((*members, *answer.members)):
+            is_proper = leader in answer.members and len(set(answer.members)) == len(answer.members)
+            if not is_proper or answer.number > part.number + FARTHEST or not self._has_room((*members, *answer.members)):
                 continue
             if not any(member in members for member in answer.members):
                 parts.append(answer.members)
@@ -441,32 +431,20 @@ class Formations:
         plan = self.make_plan(group, number + 1, tuple(members), tuple(parts), newcomers)
         plan = structs.replace(plan, patience=patience if patience > self.parameters.suspect_after else 0)
         self.plans[group] = Convened(plan, attempt, tuple(leaders))
-        self.host.record(
-            "form",
-            group,
-            stage="plan",
-            form=plan.form,
-            number=plan.number,
-            members=list(plan.members),
-            parts=[list(one) for one in parts],
-            situation=f"plan of {len(parts)} parts" if leaders else "lets joiners in",
-        )
+        known = {"form": plan.form, "number": plan.number, "members": list(members), "parts": [list(one) for one in parts]}
+        situation = f"plan of {len(parts)} parts" if leaders else "lets joiners in"
+        self.host.record("form", group, stage="plan", **known, situation=situation)
         self.process.say(part, Move(plan))
         for leader in leaders:
             self.host.send((leader,), Convene(group, attempt, plan))
         self._timer(group, self.parameters.alive_every)
 
-    def _has_room(self, members: tuple[ProcessId, ...]) -> bool:
+    def _has_room(self, members: Members) -> bool:
         """Whether a plan with these, who are named twice in it, goes into a packet whatever else it says."""
         return len(members) <= SMALL or 4 * sum(len(member) + 3 for member in members) <= self.host.max_packet
 
     def make_plan(
-        self,
-        group: GroupId,
-        number: int,
-        members: tuple[ProcessId, ...],
-        parts: tuple[tuple[ProcessId, ...], ...] = (),
-        newcomers: tuple[ProcessId, ...] = (),
+        self, group: GroupId, number: int, members: Members, parts: tuple[Members, ...] = (), newcomers: Members = ()
     ) -> Plan:
         """A plan whose tag no other has: it is of this process, and of this moment."""
         self._count += 1
@@ -529,20 +507,11 @@ class Formations:
                 part.membership.wants_out = old.membership.wants_out
                 part.membership.expelled = old.membership.expelled
             part.flow.full = old.flow.full
-        before = old.members if old is not None else ()
-        view = View(
-            group,
-            plan.number,
-            plan.members,
-            joined=tuple(member for member in plan.members if member not in before),
-            rank=process.rank_of_view(part),
-            parts=plan.parts,
-            newcomers=plan.newcomers,
-            signatures=process.signatures(part),
-        )
-        self.host.record(
-            "form", group, stage="enter", form=plan.form, number=plan.number, situation=f"enters with {len(plan.parts)} parts"
-        )
+        joined = tuple(member for member in plan.members if old is None or member not in old.members)
+        rank = (process.counter + 1) << RANK_BITS if part.order == "total" else None  # after all that was delivered here
+        view = View(group, plan.number, plan.members, joined, {}, rank, plan.parts, plan.newcomers, process.signatures(part))
+        situation = f"enters with {len(plan.parts)} parts"
+        self.host.record("form", group, stage="enter", form=plan.form, number=plan.number, situation=situation)
         if old is not None and old.group != group:
             self.host.renamed(old.group, view)
         else:
@@ -594,24 +563,11 @@ class Formations:
 
     def forget(self, group: GroupId) -> None:
         """This process is no longer in the group."""
-        for known in (
-            self.entries,
-            self.attempts,
-            self.followed,
-            self.found,
-            self.plans,
-            self.lost,
-            self.askers,
-            self.wishes,
-            self._wished,
-            self._unanswered,
-            self._failures,
-            self._entered,
-            self._not_before,
-        ):
-            known.pop(group, None)
         if self._timers.pop(group, None) is not None:
             self.host.cancel_timer(("form", group))
+        for known in vars(self).values():
+            if isinstance(known, dict):  # all that is kept by group
+                known.pop(group, None)
 
     def unfinished(self) -> Reason | None:
         for group in self.entries:
@@ -623,7 +579,7 @@ class Formations:
         return None
 
 
-def origins(plan: Plan, old: Part | None) -> tuple[tuple[ProcessId, ...], ...]:
+def origins(plan: Plan, old: Part | None) -> tuple[Members, ...]:
     """The parts that a formation comes from, without newcomers: those of their members that do not come may go on there."""
     if not plan.parts:
         return (plan.members,) if old is not None else ()  # a new name, or a new group

@@ -84,12 +84,9 @@ PENDING_BYTES: Final = 16 << 20  # bytes of messages in them
 DETECTIONS: Final = 256  # detections of others that cannot be taken over yet
 LEFT: Final = "left"
 NOT_READING: Final = "not reading"
-DEPARTED: Final = frozenset({LEFT, NOT_READING})
-"""Reasons of members that have said Bye: everybody has the same of them, and they are not looked for."""
+DEPARTED: Final = frozenset({LEFT, NOT_READING})  # members that have said Bye: all have the same of them, none looks for them
 UNSETTLED: Final = "unsettled"
-REPEAT: Final = 3
-"""Suspicions that are not settled are repeated after this many halves of ``suspect_after``: those who share them have mostly said
-so by then."""
+REPEAT: Final = 3  # unsettled suspicions are repeated after this many halves of ``suspect_after``: most answers are here by then
 GIVE_UP: Final = 4  # a leaver waits for the others' answers for so many times ``suspect_after`` at the most
 
 
@@ -105,11 +102,9 @@ class Membership:
         self.suspicions: dict[ProcessId, int] = {}
         self.reasons: dict[ProcessId, Reason] = {}  # why each of them is suspected,
         self.since: dict[ProcessId, int] = {}  # and since when
-        self._overheard: dict[tuple[ProcessId, ProcessId], int] = {}
-        """Suspicions of suspected members that were refuted here: who has it, of whom, and the block."""
+        self._overheard: dict[tuple[ProcessId, ProcessId], int] = {}  # refuted here: (suspected member, its suspect), block
         self._repeats = False  # the timer for repeating them is set
-        self.recorded: dict[ProcessId, dict[ProcessId, int]] = {}
-        """Others' suspicions: whom, who does, and the block that each has last."""
+        self.recorded: dict[ProcessId, dict[ProcessId, int]] = {}  # others' suspicions: of whom, by whom, and its last block
         self.kept: list[tuple[ProcessId, Detection]] = []  # others' detections that cannot be taken over yet
         self.pending: dict[ProcessId, list[Multicast]] = {}
         self._pending_bytes: dict[ProcessId, int] = {}
@@ -118,9 +113,8 @@ class Membership:
         self.votes: dict[ProcessId, frozenset[ProcessId]] = {}  # whom each member's last Remove that was delivered here removes
         self.controls: list[tuple[int, int, ProcessId, Column, Word]] = []  # ordered words that are not delivered yet (a heap)
         self.limit: int | None = None  # causal orders: messages with larger numbers are held back; None: none are
+        # Original virtual synchrony: the Removes of each member that have not installed a view. What follows is in the next view.
         self.marks: dict[ProcessId, list[int]] = {}
-        """Original virtual synchrony: the Removes of each member that have not installed a view yet. What it sends after the
-        first of them it sends in the next view."""
         self.own_removes: list[int] = []  # causal orders: the blocks of one's own Removes that have not installed a view yet
         self.held_back: list[Column] = []
         self.owes_remove = False
@@ -152,15 +146,13 @@ class Membership:
 
     def may_send(self) -> bool:
         """Whether messages may be sent; writes down when that ends and begins again."""
-        condition = ""
         if self.part.begun is not None:  # a message that has gone out in part is finished
             return True
+        condition = ""
         if self.moving is not None:
             condition = "moving"
-        elif self.bye:
-            condition = "leaving"
-        elif self.parameters.same_view and self.failed:
-            condition = "view change"
+        elif self.bye or (self.parameters.same_view and self.failed):
+            condition = "leaving" if self.bye else "view change"
         if condition and not self.stopped:
             text = f"{self.host.me} may not send in {self.part.group}: {_STOPS[condition]}"
             reason = Reason(condition, text, {"condition": condition})
@@ -232,35 +224,29 @@ class Membership:
 
     def _part_from_the_undecided(self) -> None:
         """Suspects members that have neither shared nor refuted a suspicion although they had the time."""
-        overdue = [process for process, since in self.since.items() if 0 < self.parts_at(since) <= self.host.now]
-        undecided = {
-            member: process
-            for process in overdue
-            for member in self._others()
-            if self.recorded.get(process, {}).get(member) != self.suspicions[process]
-        }
+        undecided: dict[ProcessId, ProcessId] = {}
+        for process in [process for process, since in self.since.items() if 0 < self.parts_at(since) <= self.host.now]:
+            recorded, last = self.recorded.get(process, {}), self.suspicions[process]
+            undecided.update({member: process for member in self._others() if recorded.get(member) != last})
         found = [(self.part.matrix.columns[member], {"about": process}) for member, process in undecided.items()]
         if found:
             self.suspect(found, UNSETTLED)
 
     def _reason(self, process: ProcessId, last: int, why: str, evidence: dict[str, Any]) -> Reason:
+        me = self.host.me
         if why == "mutual":
-            known = {"last": last, "by": evidence["by"], "suspected_by": self.host.me}
-            return Reason("excluded us", f"{process} has excluded {self.host.me}", known)
+            return Reason("excluded us", f"{process} has excluded {me}", {"last": last, "by": evidence["by"], "suspected_by": me})
         if why == "absent":
-            known = {"last": last, "suspected_by": evidence["by"]}
-            return Reason("crashed", f"{process} did not come: it failed on the way", known)
+            text = f"{process} did not come: it failed on the way"
+            return Reason("crashed", text, {"last": last, "suspected_by": evidence["by"]})
         if why == UNSETTLED:
-            known = {"last": last, "suspected_by": self.host.me, **evidence}
             time = format_duration(self.disagreement)
             text = f"{process} has neither confirmed nor refuted in {time} that {evidence['about']} failed"
-            return Reason(UNSETTLED, text, known)
-        silence = evidence["silence"]
-        text = (
-            f"{process} has sent nothing for block {evidence['block']} in {format_duration(silence // 1000 * 1000)}; its last "
-            f"message had block {last}"
-        )
-        return Reason("crashed", text, {"last": last, "suspected_by": self.host.me, **evidence})
+        else:
+            time = format_duration(evidence["silence"] // 1000 * 1000)
+            text = f"{process} has sent nothing for block {evidence['block']} in {time}; its last message had block {last}"
+        code = UNSETTLED if why == UNSETTLED else "crashed"
+        return Reason(code, text, {"last": last, "suspected_by": me, **evidence})
 
     def is_pending(self, source: ProcessId, packet: Multicast) -> bool:
         """Keeps what a suspected member sends."""
@@ -324,11 +310,8 @@ class Membership:
 
     def compare(self, column: Column) -> None:
         """(iii): there may be more of the member here than others have who suspect it."""
-        recorded = self.recorded.get(column.process)
-        if not recorded:
-            return
         last = self._has(column)
-        behind = {by: theirs for by, theirs in recorded.items() if theirs < last}
+        behind = {by: theirs for by, theirs in self.recorded.get(column.process, {}).items() if theirs < last}
         if behind:
             self._refute(column, behind)
 
@@ -338,21 +321,10 @@ class Membership:
 
     def _refute(self, column: Column, behind: dict[ProcessId, int]) -> None:
         """Tells all that there is more of a member than these have."""
-        last = self._has(column)
-        sent = 0
-        for by, theirs in behind.items():
-            sent += self.process.repair.send_again(self.part, by, column, theirs, last)
-        highest = max(behind.values())
-        self.host.record(
-            "refute",
-            self.part.group,
-            process=column.process,
-            last=highest,
-            up_to=last,
-            of=list(behind),
-            packets=sent,
-            situation="refutes",
-        )
+        last, highest = self._has(column), max(behind.values())
+        sent = sum([self.process.repair.send_again(self.part, by, column, theirs, last) for by, theirs in behind.items()])
+        known = {"process": column.process, "last": highest, "up_to": last, "of": list(behind), "packets": sent}
+        self.host.record("refute", self.part.group, **known, situation="refutes")
         self.process.say(self.part, Refute(column.process, highest, last))
         self.erase(column.process, highest)
 
@@ -397,10 +369,7 @@ class Membership:
 
     def think(self) -> None:
         """Confirms whatever can be."""
-        while self.suspicions and not self.bye and not self.halted:
-            agreed = self._taken_over() or self._agreed()
-            if agreed is None:
-                return
+        while self.suspicions and not self.bye and not self.halted and (agreed := self._taken_over() or self._agreed()):
             by, detection = agreed
             self._confirm(detection, by)
 
@@ -445,40 +414,28 @@ class Membership:
 
     def _confirm(self, detection: Detection, by: ProcessId) -> None:
         """(v) or (vi), and (vii)."""
-        part, now, me = self.part, self.host.now, self.host.me
+        part = self.part
         self.process.say(part, Confirmed(detection))
         if self._is_minority(detection):
             return
         cuts = self.cuts(dict(detection))
         asked = min(self.since[process] for process, _ in detection)
+        columns = [part.matrix.columns[process] for process, _ in detection]
         discarded: list[tuple[ProcessId, int, int]] = []
-        columns = []
-        for process, _ in detection:
-            column = part.matrix.columns[process]
-            columns.append(column)
-            for packet in column.end(cuts[process]):
+        for column in columns:
+            for packet in column.end(cuts[column.process]):
                 if packet.batch.count or not packet.batch.total:
-                    discarded.append((packet.sender or process, packet.batch.first, packet.batch.count))
-            self._forget(process)
-        situation = "confirms" if by == me else "takes a detection over"
-        self.host.record(
-            "confirm",
-            part.group,
-            detection=dict(detection),
-            cut=cuts,
-            by=by,
-            discarded=discarded,
-            suspected_for=now - asked,
-            situation=situation,
-        )
+                    discarded.append((packet.sender or column.process, packet.batch.first, packet.batch.count))
+            self._forget(column.process)
+        known: dict[str, Any] = {"detection": dict(detection), "cut": cuts, "by": by, "discarded": discarded}
+        situation = "confirms" if by == self.host.me else "takes a detection over"
+        self.host.record("confirm", part.group, **known, suspected_for=self.host.now - asked, situation=situation)
         if self.failed:
             self.host.record("state", part.group, situation="cascade")
         for process, _ in detection:
             self.failed[process] = self.reasons.pop(process)
         self.kept = [(one, other) for one, other in self.kept if any(self._is_member(process) for process, _ in other)]
-        part.others = tuple(
-            process for process in part.others if process not in self.failed or self.failed[process].code in DEPARTED
-        )
+        part.others = tuple(one for one in part.others if one not in self.failed or self.failed[one].code in DEPARTED)
         self.process.delivery.ended(part, columns)
         self._remove()
 
@@ -488,10 +445,10 @@ class Membership:
         self.pending.pop(process, None)
         self.recorded.pop(process, None)
         self._unrecord(process)
-        self.kept = [(by, detection) for by, detection in self.kept if by != process]
 
     def _unrecord(self, by: ProcessId) -> None:
-        """What a member suspected that is gone is void."""
+        """What a member suspected or detected that is gone is void."""
+        self.kept = [(one, detection) for one, detection in self.kept if one != by]
         left = {process: {one: last for one, last in held.items() if one != by} for process, held in self.recorded.items()}
         self.recorded = {process: held for process, held in left.items() if held}
 
@@ -502,22 +459,17 @@ class Membership:
             return dict.fromkeys(detection, least)
         if self.part.order == "slow":
             return {process: min(last, least + 1) for process, last in detection.items()}
-        cuts = dict(detection)
+        cuts, before = dict(detection), dict[ProcessId, int]()
         vectors = self.process.delivery.vectors[self.part.kind]
-        columns = self.part.matrix.columns
-        shrunk = True
-        while shrunk:
-            shrunk = False
-            for process, cut in cuts.items():
-                for packet in columns[process].queue:
-                    if packet.block > cut:
-                        break
+        while cuts != before:
+            before = dict(cuts)
+            for process, cut in before.items():
+                for packet in self.part.matrix.columns[process].queue:
+                    needs = vectors.within(self.part, packet) if packet.block <= cut else ()
                     if any(
-                        column.process in cuts and vectors.is_beyond(column, number, cuts[column.process])
-                        for column, number in vectors.within(self.part, packet)
+                        column.process in cuts and vectors.is_beyond(column, last, cuts[column.process]) for column, last in needs
                     ):
                         cuts[process] = packet.block - 1
-                        shrunk = True
                         break
         return cuts
 
@@ -556,13 +508,10 @@ class Membership:
 
     def say_what_is_owed(self) -> None:
         """Says Remove, and Close, which is one's last message here, when no message is under way in part."""
-        if self.part.begun is not None:
-            if self.owes_remove and not self.parameters.same_view:
-                self._say_remove()
-            return
-        if self.owes_remove:
+        whole = self.part.begun is None
+        if self.owes_remove and (whole or not self.parameters.same_view):
             self._say_remove()
-        if self.moving is not None and not self.said_close:
+        if whole and self.moving is not None and not self.said_close:
             self.said_close = True
             self.process.say(self.part, Close(self.moving.form))
 
@@ -594,10 +543,7 @@ class Membership:
         if self.limit is not None and self.limit < block:
             self.limit = block
             self.let_through()
-        if self.part.matrix.settled() < block:
-            return None
-        _, _, _, column, word = heappop(self.controls)
-        return column, word
+        return heappop(self.controls)[3:] if self.part.matrix.settled() >= block else None
 
     def holds(self, column: Column, block: int) -> bool:
         """Whether a message of a causal order may have to come after a view that is not installed yet."""
@@ -630,17 +576,12 @@ class Membership:
             return
         if self.counted:
             self.votes[by] = frozenset(say.failed)
-            if not self._is_last(self.votes[by], block):
-                return
-        if self.host.me in say.failed:
+        if (self.counted and not self._is_last(self.votes[by], block)) or self.host.me in say.failed:
             return
         # The first one removes whoever else is virtual up to its block: nobody who agrees on that has delivered anything so
         # far on, and who does not must not install the same view.
-        gone = [
-            member
-            for member in self.part.members
-            if member in self.failed and (member in say.failed if self.counted else self._is_virtual(member, block))
-        ]
+        failed = [member for member in self.part.members if member in self.failed]
+        gone = [one for one in failed if (one in say.failed if self.counted else self._is_virtual(one, block))]
         self.marks = {one: left for one, marks in self.marks.items() if (left := [mark for mark in marks if mark > block])}
         self.own_removes = [own for own in self.own_removes if own > block]
         self.install(gone, (block + 1 << RANK_BITS) - 1 if self.part.order == "total" else None)
@@ -654,12 +595,10 @@ class Membership:
         """Whether with this Remove all who stay have said the same, and nobody of them is virtual here (then a larger one
         follows)."""
         members = self.part.members
-        gone = vote.intersection(members)
-        return all(
-            self.votes.get(member, frozenset()).intersection(members) == gone and not self._is_virtual(member, block)
-            for member in members
-            if member not in gone
-        )
+        stay = [member for member in members if member not in vote]
+        if any(self._is_virtual(member, block) for member in stay):
+            return False
+        return all(self.votes.get(member, frozenset()).intersection(members) == vote.intersection(members) for member in stay)
 
     def _is_virtual(self, member: ProcessId, block: int) -> bool:
         """It has failed here, and has only virtual messages up to this block."""
@@ -712,7 +651,6 @@ class Membership:
         self.host.record("bye", group, process=process, situation="member leaves")
         self.process.raise_counter(self.part, column.last)
         column.end(column.last)
-        self.kept = [(by, detection) for by, detection in self.kept if by != process]
         self.process.delivery.ended(self.part, [column])
         if not self.bye:
             self._remove()
@@ -737,20 +675,13 @@ class Membership:
     def _moved(self, plan: Plan) -> None:
         """The first plan that is delivered counts; it has everybody who is in the view."""
         part = self.part
-        if self.moving is not None or self.bye or plan.number <= part.number:
-            return
-        if plan.name and not set(part.members) <= set(plan.members):
+        lacks_a_member = bool(plan.name) and not set(part.members) <= set(plan.members)
+        if self.moving is not None or self.bye or plan.number <= part.number or lacks_a_member:
             return
         self.moving = plan
-        self.host.record(
-            "form",
-            part.group,
-            stage="move",
-            form=plan.form,
-            number=plan.number,
-            members=list(plan.members),
-            situation="move during a view change" if self.failed or self.suspicions else "moves",
-        )
+        known = {"form": plan.form, "number": plan.number, "members": list(plan.members)}
+        situation = "move during a view change" if self.failed or self.suspicions else "moves"
+        self.host.record("form", part.group, stage="move", **known, situation=situation)
         self.say_what_is_owed()
 
     def _stay(self) -> None:

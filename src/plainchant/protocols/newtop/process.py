@@ -63,8 +63,7 @@ from .parameters import Parameters
 from .part import BLOCK, Part
 from .repair import Repair
 
-EARLY: Final = {"lossy": 500, "fifo": 100_000}
-"""Packets of a group that this process has not entered yet, kept until it does; further ones are lost."""
+EARLY: Final = {"lossy": 500, "fifo": 100_000}  # packets kept of groups that this process has not entered yet
 EARLY_BYTES: Final = 64 << 20  # bytes of messages in them
 LEAST: Final = 64  # bytes of messages that a packet may have however large its vector is
 SLOWEST: Final = 8  # announcements in an idle group are at most so many times ``announce_after`` apart
@@ -85,14 +84,12 @@ class Process(Engine):
         self.delivery = Delivery(self)
         self.repair = Repair(self)
         self._desks: list[Part] = []
-        self._begun_in: Part | None = None
-        """The group in which a message has gone out in part: its last fragment is still to come."""
+        self._begun_in: Part | None = None  # the group in which the last fragment of a message is still to come
         self._kept: dict[Part, None] = {}  # groups that wait until a message in another one has its number
         self._early: deque[tuple[ProcessId, Packet]] = deque()
         self._early_from: dict[ProcessId, int] = {}  # how many of them each has sent: nobody takes the room of others
         self._early_bytes = 0
-        self._retired: dict[tuple[GroupId, int], Part] = {}
-        """Formations that have ended here, and in which others may still ask for something."""
+        self._retired: dict[tuple[GroupId, int], Part] = {}  # ended formations in which others may still ask for something
         self.formations = Formations(self)
         self._receivers: dict[type[Packet], Callable[[Part, ProcessId, Any], None]] = {
             Data: self.multicast,
@@ -103,6 +100,18 @@ class Process(Engine):
             Again: self._again,
             Request: self._request,
             Emit: self._emit,
+        }
+        self._timers: dict[str, Callable[..., None]] = {
+            "silence": self._silence_over,
+            "probe": self.repair.probe,
+            "ask": self.repair.ask_again,
+            "request": self._repeat_request,
+            "announce": self._announce,
+            "alive": self._show_life,
+            "suspect": lambda part: part.membership.suspector.expire(),
+            "reading": lambda part: part.membership.expel_oneself(),
+            "repeat": lambda part: part.membership.repeat(),
+            "leave": self.gone,
         }
 
     # --- entry points -------------------------------------------------------------------------------------------------
@@ -143,10 +152,7 @@ class Process(Engine):
 
     def replay_early(self) -> None:
         """What came for a group, or a formation of it, before this process was in it."""
-        early = list(self._early)
-        self._early.clear()
-        self._early_from.clear()
-        self._early_bytes = 0
+        early, self._early, self._early_from, self._early_bytes = self._early, deque(), {}, 0
         for source, packet in early:
             self._dispatch(source, packet)
 
@@ -245,33 +251,29 @@ class Process(Engine):
         self._settle()
 
     def _dispatch(self, source: ProcessId, packet: Packet) -> None:
-        part = self.parts.get(packet.group)  # type: ignore[attr-defined]  # by the rule in Packet's docstring
         kind = type(packet)
         if kind in FORMING:
             self.formations.receive(source, packet)
             return
+        part = self.parts.get(packet.group)  # type: ignore[attr-defined]  # by the rule in Packet's docstring
         if part is None or packet.form != part.form:  # type: ignore[attr-defined]  # all others have it
             self._stray(source, packet)
             return
         column = part.matrix.columns.get(source)
-        if column is None:
-            return
-        column.heard = self.host.now
-        membership = part.membership
-        if membership is not None and source in membership.failed and kind is not Ask:
-            return
-        self.touched[part] = None
-        self._receivers[kind](part, source, packet)
+        if column is not None:
+            column.heard = self.host.now
+            if part.membership is None or source not in part.membership.failed or kind is Ask:
+                self.touched[part] = None
+                self._receivers[kind](part, source, packet)
 
     def _stray(self, source: ProcessId, packet: Any) -> None:
         """A packet of another formation: one that has ended here, or one that this process is not in, perhaps not yet."""
         retired = self._retired.get((packet.group, packet.form))
         if retired is not None:
-            if all(column.process != source for column in retired.matrix.roster):
-                return
-            if type(packet) is Ask:
+            was_member = any(column.process == source for column in retired.matrix.roster)
+            if was_member and type(packet) is Ask:
                 self.repair.answer(retired, source, packet)
-            elif type(packet) is Status and packet.have >= 0:
+            elif was_member and type(packet) is Status and packet.have >= 0:
                 self.host.send((source,), self.status(retired))
             return
         self._keep_early(source, packet)
@@ -298,34 +300,9 @@ class Process(Engine):
         name, group, *rest = timer
         if name == "form":
             self.formations.expire(group)
-            self._settle()
-            return
-        part = self.parts[group]
-        self.touched[part] = None
-        if name == "silence":
-            self._silence_over(part)
-        elif name == "probe":
-            self.repair.probe(part)
-        elif name == "ask":
-            if rest[0] in part.matrix.columns:
-                self.repair.ask_again(part, part.matrix.columns[rest[0]])
-        elif name == "request":
-            self._repeat_request(part)
-        elif name == "announce":
-            self._announce(part)
-        elif name == "alive":
-            self._show_life(part)
-        elif name == "suspect":
-            assert part.membership is not None
-            part.membership.suspector.expire()
-        elif name == "reading":
-            assert part.membership is not None
-            part.membership.expel_oneself()
-        elif name == "repeat":
-            assert part.membership is not None
-            part.membership.repeat()
-        elif name == "leave":
-            self.gone(part)
+        else:
+            self.touched[self.parts[group]] = None
+            self._timers[name](self.parts[group], *rest)
         self._settle()
 
     def notice(self, event: Any) -> None:
@@ -339,14 +316,8 @@ class Process(Engine):
             self._settle()
 
     def waiting(self) -> Reason | None:
-        reason = self.formations.unfinished()
-        if reason is not None:
-            return reason
-        for part in self.parts.values():
-            reason = self._unfinished(part)
-            if reason is not None:
-                return reason
-        return None
+        reasons = (self._unfinished(part) for part in self.parts.values())
+        return self.formations.unfinished() or next((reason for reason in reasons if reason is not None), None)
 
     def _unfinished(self, part: Part) -> Reason | None:
         matrix, group = part.matrix, part.group
@@ -498,24 +469,29 @@ class Process(Engine):
         self, part: Part, batch: Batch, vector: Vector, floor: int, sender: ProcessId = "", request: int = 0, above: int = 0
     ) -> None:
         """psend: numbers a message, multicasts it, and has the other groups catch up."""
-        me, delivery = part.me, self.delivery
+        me = part.me
         block = self.next_block(part, above)
-        part.counter = flow = max(part.counter, me.flow) + 1
+        flow = max(part.counter, me.flow) + 1
         previous = me.last if self.lossy else 0
         packet = Data(
             part.group, block, previous, flow, me.complete, me.stable, me.done, batch, vector, floor, sender, request, part.form
         )
-        part.announced, part.said_stable = me.done, me.stable
-        part.last_sent = part.spoke = now = self.host.now
-        self.host.send(part.others, packet)
-        delivery.sent(part, packet)
-        part.silence.sent(now)
+        self._transmit(part, packet)
+        self.delivery.sent(part, packet)
+        part.silence.sent(part.spoke)
         self._enter(part, me, packet)
         if part.membership is not None:
             part.membership.before_last = part.matrix.largest_flow
             if part.flow.bound:
                 part.count_undelivered()
                 part.undelivered.append(flow)
+
+    def _transmit(self, part: Part, packet: Multicast) -> None:
+        """A packet goes out to the group, and with it what this process has delivered and knows to be stable."""
+        part.counter = max(part.counter, packet.flow)
+        part.announced, part.said_stable = packet.delivered, packet.stable
+        part.last_sent = part.spoke = self.host.now
+        self.host.send(part.others, packet)
 
     def _null(self, part: Part, block: int, why: str) -> None:
         """Multicasts a null message, unless flow control keeps it back: then it is judged anew later."""
@@ -530,10 +506,7 @@ class Process(Engine):
             return
         part.held = False
         packet = Null(part.group, block, me.last if self.lossy else 0, flow, me.complete, me.stable, me.done, part.form)
-        part.counter = max(part.counter, flow)
-        part.announced, part.said_stable = me.done, me.stable
-        part.last_sent = part.spoke = self.host.now
-        self.host.send(part.others, packet)
+        self._transmit(part, packet)
         self.host.record("null", part.group, block=block, why=why, situation=f"null: {why}")
         self.raise_counter(part, block)
         self._enter(part, me, packet)
@@ -544,12 +517,8 @@ class Process(Engine):
         block = self.next_block(part, above)
         flow = part.matrix.largest_flow if part.matrix.largest_flow > me.flow else me.flow + 1
         part.flow.refresh()
-        previous = me.last if self.lossy else 0
-        word = Word(part.group, block, previous, flow, me.complete, me.stable, me.done, say, part.form)
-        part.counter = max(part.counter, flow)
-        part.announced, part.said_stable = me.done, me.stable
-        part.last_sent = part.spoke = self.host.now
-        self.host.send(part.others, word)
+        word = Word(part.group, block, me.last if self.lossy else 0, flow, me.complete, me.stable, me.done, say, part.form)
+        self._transmit(part, word)
         self._enter(part, me, word)
         return block
 
@@ -595,10 +564,6 @@ class Process(Engine):
         identity = f"{part.group}/{part.form}/{part.number}/{','.join(part.members)}"
         number = int.from_bytes(blake2b(identity.encode(), digest_size=7).digest(), "big")
         return dict.fromkeys(part.members, number)
-
-    def rank_of_view(self, part: Part) -> int | None:
-        """The place of a formation's first view in the order: after everything that this process has delivered."""
-        return (self.counter + 1) << RANK_BITS if part.order == "total" else None
 
     def _flow_null(self, part: Part) -> None:
         """Completes the blocks of flow control alone: the block counter is ahead of them already."""

@@ -38,8 +38,6 @@ class Repair:
         self.host = process.host
         self.parameters = process.parameters
 
-    # --- gaps ---------------------------------------------------------------------------------------------------------
-
     def gap(self, part: Part, column: Column) -> None:
         """Something of this member is missing."""
         if column.tries:
@@ -50,14 +48,16 @@ class Repair:
         else:
             self.ask(part, column)
 
-    def ask_again(self, part: Part, column: Column) -> None:
+    def ask_again(self, part: Part, process: ProcessId) -> None:
         """The answer has not come, or not all of it."""
-        if column.gaps():
+        column = part.matrix.columns.get(process)
+        if column is not None:
+            if not column.gaps():
+                column.tries = 0
+                return
             if column.last > column.asked_at:
                 column.tries = 1
             self.ask(part, column)
-        else:
-            column.tries = 0
 
     def ask(self, part: Part, column: Column) -> None:
         target = self._whom(part, column)
@@ -92,8 +92,6 @@ class Repair:
             situation = f"sends {whose} again"
             self.host.record("retransmit", part.group, to=to, source=column.process, packets=len(found), situation=situation)
         return len(found)
-
-    # --- probes -------------------------------------------------------------------------------------------------------
 
     def watch(self, part: Part) -> None:
         """Sees to it that an incomplete block is noticed if it stays so."""
