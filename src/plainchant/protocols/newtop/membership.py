@@ -41,10 +41,10 @@ causal order may have delivered all it has. There each of the failed has its own
 depends on something beyond another's cut (nobody can have delivered that either). Slow order, which delivers one block ahead:
 the smallest lbn and one more, or the own if that is less.
 
-**When the view changes.** In total order the first ``Remove`` that is delivered does it, at the same place for all, with whomever
-else has a cut below it. A causal
-order has no such place. There the *last* of all survivors' ``Remove`` with the same failed members does: each of them holds
-back what is numbered above its own one, everything up to the last is delivered when its block is complete, then comes the view.
+**When the view changes.** In total order the first ``Remove`` that is delivered does it, at the same place for all, with every
+other member that has a cut below it. A causal order has no such place. There the *last* of all survivors' ``Remove`` with the
+same failed members does: each of them holds back what is numbered above its own one, everything up to the last is delivered when
+its block is complete, then comes the view.
 The same for original virtual synchrony (``same_view``, 6.4), with sending stopped from one's own ``Remove`` to the view:
 everything that was sent before is numbered below, and only what a member sends after its own one is held back.
 

@@ -14,13 +14,6 @@ deliver small numbers after large ones, and another one before.
 Every entry point ends in :meth:`Process._settle`: deliver what can be (:mod:`.delivery`), then tend to the groups that something
 happened in: null messages that are due, messages that flow control lets go, whoever wants to be told, timers.
 
-Timers: ``("silence", group)`` for what time-silence owes, ``("probe", group)`` and ``("ask", group, member)`` for what is
-missing (:mod:`.repair`), ``("request", group)`` for requests to a sequencer (:mod:`.asymmetric`), ``("announce", group)`` for
-what an idle group tells each other; where groups change, ``("alive", group)`` for signs of life, ``("suspect", group)``
-(:mod:`.suspector`), ``("repeat", group)`` for suspicions that are not settled, ``("reading", group)`` for an application
-that does not read, ``("leave", group)`` for a leaver that is not let go (:mod:`.membership`), ``("form", group)``
-(:mod:`.formation`).
-
 Who is in a group, and since when, is not decided here: ``Part.membership`` decides who is gone (None: the group is static), and
 ``formations`` who comes in. They speak by :meth:`Process.say`, and have views and formations begin and end by
 ``install_smaller``, ``begin``, ``retire`` and ``gone``.
@@ -102,16 +95,16 @@ class Process(Engine):
             Emit: self._emit,
         }
         self._timers: dict[str, Callable[..., None]] = {
-            "silence": self._silence_over,
-            "probe": self.repair.probe,
-            "ask": self.repair.ask_again,
-            "request": self._repeat_request,
-            "announce": self._announce,
-            "alive": self._show_life,
+            "silence": self._silence_over,  # time-silence owes something
+            "probe": self.repair.probe,  # a block stays incomplete
+            "ask": self.repair.ask_again,  # messages of a member are missing
+            "request": self._repeat_request,  # to the sequencer of an asymmetric group
+            "announce": self._announce,  # what the members of an idle group tell each other
+            "alive": self._show_life,  # this one, those below and "form" (:mod:`.formation`): where groups change
             "suspect": lambda part: part.membership.suspector.expire(),
-            "reading": lambda part: part.membership.expel_oneself(),
-            "repeat": lambda part: part.membership.repeat(),
-            "leave": self.gone,
+            "repeat": lambda part: part.membership.repeat(),  # suspicions are not settled
+            "reading": lambda part: part.membership.expel_oneself(),  # the application does not read
+            "leave": self.gone,  # a leaver is not let go
         }
 
     # --- entry points -------------------------------------------------------------------------------------------------
@@ -119,21 +112,19 @@ class Process(Engine):
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if group in self.parts:
             raise ProtocolError(f"{self.host.me} joins {group!r} a second time")
-        if not isinstance(how, Form):
-            if self.parameters.is_static(group):
-                raise ProtocolError(f"{self.host.me} cannot join {group!r}: the members of a static group form it together")
-            if isinstance(how, Join):
-                self.formations.ask_to_join(group, how.contacts)
-            else:
-                self.formations.propose(group, how.members)
-            self._settle()
-            return
-        part = self.begin(group, how.members)
-        rank = 0 if part.order == "total" else None
-        self.host.install(View(group, 1, how.members, joined=how.members, rank=rank, signatures=self.signatures(part)))
-        if not how.fresh:
-            self._open(part)
-        self.replay_early()
+        if isinstance(how, Form):
+            part = self.begin(group, how.members)
+            rank = 0 if part.order == "total" else None
+            self.host.install(View(group, 1, how.members, joined=how.members, rank=rank, signatures=self.signatures(part)))
+            if not how.fresh:
+                self._open(part)
+            self.replay_early()
+        elif self.parameters.is_static(group):
+            raise ProtocolError(f"{self.host.me} cannot join {group!r}: the members of a static group form it together")
+        elif isinstance(how, Join):
+            self.formations.ask_to_join(group, how.contacts)
+        else:
+            self.formations.propose(group, how.members)
         self._settle()
 
     def begin(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
@@ -282,11 +273,10 @@ class Process(Engine):
 
     def _keep_early(self, source: ProcessId, packet: Packet) -> None:
         """Keeps a packet, in the place of the oldest of whoever has sent the most if there is no room."""
-        most = EARLY[self.parameters.transport]
         self._early.append((source, packet))
         self._early_from[source] = self._early_from.get(source, 0) + 1
         self._early_bytes += weight(packet)
-        while len(self._early) > most or self._early_bytes > EARLY_BYTES:
+        while len(self._early) > EARLY[self.parameters.transport] or self._early_bytes > EARLY_BYTES:
             worst = max(self._early_from, key=lambda name: self._early_from[name])
             place = next(index for index, (name, _) in enumerate(self._early) if name == worst)
             self._early_bytes -= weight(self._early[place][1])
@@ -330,10 +320,8 @@ class Process(Engine):
         undelivered = [column.process for column in matrix.members if column.queue]
         if undelivered:
             oldest = min(column.queue[0].block for column in matrix.members if column.queue)
-            text = (
-                f"messages of {', '.join(undelivered)} in {group} are not delivered; the first has block {oldest}, and all "
-                f"groups are complete up to {self.delivery.complete}"
-            )
+            text = f"messages of {', '.join(undelivered)} in {group} are not delivered; the first has block {oldest}"
+            text += f", and all groups are complete up to {self.delivery.complete}"
             return Reason("undelivered", text, {"group": group, "block": oldest})
         missing = [column.process for column in matrix.members if column.gaps()]
         if missing:
@@ -397,11 +385,10 @@ class Process(Engine):
         """Takes a message and sends it."""
         vector, floor = part.begun or (self.delivery.stamp(part), self.delivery.floor(part))
         batch = self._take(part, vector)
-        if batch is None:
-            return False
-        part.begun = (vector, floor) if self._begun_in is part else None
-        self._send(part, batch, vector, floor)
-        return True
+        if batch is not None:
+            part.begun = (vector, floor) if self._begun_in is part else None
+            self._send(part, batch, vector, floor)
+        return batch is not None
 
     def _take(self, part: Part, vector: Vector = ()) -> Batch | None:
         """Messages for one packet, which has to hold the vector too, and to fit into another one if it is sent again."""
@@ -459,9 +446,7 @@ class Process(Engine):
         they take a small window for themselves (links slower than they come) a message now and then goes like one of them. They
         raise flow numbers, so that room is counted in messages here: at most N of ours that not everybody has delivered."""
         membership = part.membership
-        if membership is None or not membership.calm or not part.flow.bound:
-            return False
-        if part.count_undelivered() >= part.flow.bound:
+        if membership is None or not membership.calm or not part.flow.bound or part.count_undelivered() >= part.flow.bound:
             return False
         return self.host.now - part.blocked_at >= self.parameters.alive_every
 
@@ -472,10 +457,8 @@ class Process(Engine):
         me = part.me
         block = self.next_block(part, above)
         flow = max(part.counter, me.flow) + 1
-        previous = me.last if self.lossy else 0
-        packet = Data(
-            part.group, block, previous, flow, me.complete, me.stable, me.done, batch, vector, floor, sender, request, part.form
-        )
+        known = (me.last if self.lossy else 0, flow, me.complete, me.stable, me.done)
+        packet = Data(part.group, block, *known, batch, vector, floor, sender, request, part.form)
         self._transmit(part, packet)
         self.delivery.sent(part, packet)
         part.silence.sent(part.spoke)
@@ -530,7 +513,6 @@ class Process(Engine):
             return
         due = part.spoke + self.parameters.alive_every
         if self.host.now >= due:
-            membership = part.membership
             if not part.open and part.form != 1:
                 absent = tuple(column.process for column in part.matrix.members if column.last == 0)
                 self.host.send(absent, part.me.kept[0])  # the Opening, by which some of them enter
@@ -597,9 +579,7 @@ class Process(Engine):
         """4.4: the other groups, which this message's delivery waits for, get a block with its number if they have none."""
         if self.sets_off(part, packet):
             block = packet.block
-            for other in self.parts.values():
-                if other is part:
-                    continue
+            for other in [other for other in self.parts.values() if other is not part]:
                 if block > other.matrix.largest and block > other.demand:
                     other.demand = block
                     self.touched[other] = None
@@ -767,14 +747,12 @@ class Process(Engine):
         if part.matrix.largest_flow - part.me.stable > part.most_unstable:
             flow.refresh()
             if flow.unstable > part.most_unstable:
-                # What is held is counted one by one: not each time that it grows by one.
-                much = part.most_unstable == 0 or flow.unstable >= 9 * part.counted_at // 8
-                part.most_unstable = flow.unstable
-                if much:
+                counted = {}
+                if part.most_unstable == 0 or flow.unstable >= 9 * part.counted_at // 8:  # not each time that it grows by one
                     part.counted_at = flow.unstable
-                    self.host.record("state", part.group, unstable=flow.unstable, history=part.matrix.held())
-                else:
-                    self.host.record("state", part.group, unstable=flow.unstable)
+                    counted["history"] = part.matrix.held()
+                part.most_unstable = flow.unstable
+                self.host.record("state", part.group, unstable=flow.unstable, **counted)
         if self.lossy:
             self.repair.watch(part)
         self._mean_to_announce(part)
@@ -844,8 +822,7 @@ class Process(Engine):
             return
         now = self.host.now
         due = part.silence.due(now) if part.eager or part.urgent else now + self.parameters.stability_after
-        if stopped:
-            due = now  # no message of one's own is to be expected
+        due = now if stopped else due  # stopped: no message of one's own is to be expected
         if part.due is None or due < part.due:
             part.due = due
             if part.timer_at is None or part.timer_at > due:
@@ -891,12 +868,9 @@ class Process(Engine):
         whole = packet.batch.count or not packet.batch.total
         if whole and column.waited < packet.block:
             column.waited = packet.block
+            what = f"{owner.group if isinstance(owner, Part) else 'all groups'} up to block {number}"
             if isinstance(owner, Column):
                 what = f"{owner.process} up to {number}"
-            elif isinstance(owner, Part):
-                what = f"{owner.group} up to block {number}"
-            else:
-                what = f"all groups up to block {number}"
             sender = packet.sender or column.process
             self.host.record("block", part.group, sender=sender, seq=packet.batch.first, waits_for=what, situation="waits")
 

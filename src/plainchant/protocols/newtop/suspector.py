@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ...core.model import ProcessId
@@ -39,20 +40,18 @@ OPENING: Final = 2  # members that have not been heard in a formation yet have t
 PROBES: Final = 16  # signs of life that a member is asked for before it is suspected
 
 
+@dataclass(slots=True, eq=False)
 class Suspector:
     """The timeouts of one group at one process."""
 
-    __slots__ = ("_blocks", "_deviation", "_due", "_experienced", "_mean", "_membership", "_newest", "_since")
-
-    def __init__(self, membership: Membership) -> None:
-        self._membership = membership
-        self._blocks: deque[tuple[int, int]] = deque()  # blocks that are not complete, and when they came to be
-        self._newest = 0
-        self._since: dict[ProcessId, int] = {}  # a suspicion was refuted: the timeouts of that member began anew
-        self._due = 0  # when the timer ends; 0: it is not set
-        self._mean = 0
-        self._deviation = 0
-        self._experienced = False  # a block has become complete, or others have said how long that takes
+    _membership: Membership
+    _blocks: deque[tuple[int, int]] = field(default_factory=deque)  # blocks that are not complete, and when they came to be
+    _newest: int = 0
+    _since: dict[ProcessId, int] = field(default_factory=dict)  # a suspicion was refuted: the member's timeouts began anew
+    _due: int = 0  # when the timer ends; 0: it is not set
+    _mean: int = 0
+    _deviation: int = 0
+    _experienced: bool = False  # a block has become complete, or others have said how long that takes
 
     def begin_with(self, patience: int) -> None:
         """What former formations have learned: omega has to be so long."""
@@ -183,12 +182,10 @@ class Suspector:
             return 0
         since, patience = started[1], self._patience_with(column)
         silent_since, now = max(since, column.heard), self._membership.host.now
-        ask_from = silent_since + patience // 2
         due = silent_since + patience
-        if now < ask_from or not self._membership.process.lossy:
-            due = ask_from if self._membership.process.lossy else due
-        else:
-            due = min(due, now + patience // (2 * PROBES))
+        if self._membership.process.lossy:
+            ask_from = silent_since + patience // 2
+            due = ask_from if now < ask_from else min(due, now + patience // (2 * PROBES))
         return min(due, self._membership.parts_at(since) or due)
 
     def _started(self, column: Column) -> tuple[int, int] | None:
