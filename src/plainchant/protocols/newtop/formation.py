@@ -19,9 +19,9 @@ A joiner enters by the first Opening that names it. Nobody sends before everybod
 numbers, so that the order of messages holds across formations and groups.
 
 **What fails on the way.** A part whose leader dies in between may not come. Then the others miss its members' Openings, suspect
-them and remove them like any member; what is left on both sides finds each other again. A call that is not answered, a plan that
-comes after the caller was given up, an Opening of a formation that this process has no part in are recognised by their tags
-and names: an attempt is (caller, its number), a formation is its tag, a restarted process has another name.
+them and remove them like any member; what is left on both sides finds each other again. A late answer or plan, and an Opening of
+another formation, are recognised by tags and names: an attempt is (caller, its number), a formation is its tag, a restarted
+process has another name.
 
 **Slow networks.** An answer can take longer than the caller waits. The caller says so (``Abandon``) and waits twice as long the
 next time; a later call of the same caller takes the place of the one that is followed. What each part knows about how long
@@ -125,9 +125,8 @@ class Formations:
 
     def consent(self, consent: Consent) -> None:
         """The application has decided about a proposal."""
-        invitation = consent.invitation
+        invitation, agrees, text = consent.invitation, consent.agrees, consent.text
         group = invitation.group
-        agrees, text = consent.agrees, consent.text
         if agrees and (group in self.process.parts or not self._is_free(group, invitation.proposer)):
             agrees, text = False, f"{self.host.me} is in {group} already, or about to be"
         if agrees:
@@ -149,9 +148,8 @@ class Formations:
     def awaits(self, source: ProcessId, plan: Plan) -> bool:
         """Whether this process enters by an Opening with this plan, from somebody of whom it knows."""
         entry = self.entries.get(plan.name)
-        if entry is None or plan.name in self.process.parts or not is_sound(plan, source, self.host.me):
-            return False
-        return entry.knows(source)
+        is_new = plan.name not in self.process.parts and is_sound(plan, source, self.host.me)
+        return entry is not None and is_new and entry.knows(source)
 
     # --- packets ------------------------------------------------------------------------------------------------------
 
@@ -173,7 +171,9 @@ class Formations:
         if type(packet) is Call:
             self._called(part, leader, source, packet)
         elif type(packet) is Abandon:
-            self._abandoned(part, source, packet)
+            followed = self.followed.get(part.group)
+            if followed is not None and followed.is_of(source, packet.attempt):
+                del self.followed[part.group]
         elif leader != self.host.me:
             if type(packet) is not Convene and source != leader:
                 self.host.send((leader,), packet)
@@ -216,13 +216,12 @@ class Formations:
         assert membership is not None
         followed = self.followed.get(part.group)
         busy = followed is not None and not followed.gives_way_to(source, call.attempt) and followed.until > self.host.now
-        attempt = self.attempts.get(part.group)
         refusal = ""
         if leader != self.host.me:
             refusal = f"{leader} leads"
         elif source in part.members:
             refusal = f"{source} is a member here"
-        elif busy or not part.open or not membership.calm or (attempt is not None and source > self.host.me):
+        elif busy or not part.open or not membership.calm or (part.group in self.attempts and source > self.host.me):
             refusal = "busy"
         if refusal:
             self.host.send((source,), Answer(part.group, call.attempt, False, text=refusal))
@@ -245,11 +244,6 @@ class Formations:
         if leaders:
             self.host.send(leaders, Abandon(group, attempt))
             self.host.record("form", group, stage="abandon", called=list(leaders), situation="abandons a call")
-
-    def _abandoned(self, part: Part, source: ProcessId, packet: Abandon) -> None:
-        followed = self.followed.get(part.group)
-        if followed is not None and followed.is_of(source, packet.attempt):
-            del self.followed[part.group]
 
     def _invited(self, source: ProcessId, call: Call) -> None:
         group = call.group
@@ -368,10 +362,9 @@ class Formations:
 
     def _come_together(self, part: Part) -> None:
         """Calls the other parts that were found; lets joiners in."""
-        group = part.group
+        group, found = part.group, {}
         if group in self.plans:
             return
-        found = {}
         if self.host.now >= self._not_before.get(group, 0):
             found = {leader: beacon for leader, beacon in self.found.pop(group, {}).items() if leader not in part.members}
         if found:
@@ -404,11 +397,8 @@ class Formations:
         self._abandon(group, attempt.number, tuple(process for process, _ in answers if process not in planned))
 
     def _plan(self, part: Part, answers: list[tuple[ProcessId, Answer]], attempt: int, slowest: int = 0) -> None:
-        group = part.group
-        parts: list[Members] = [part.members]
-        members = dict.fromkeys(part.members)
-        number = part.reach
-        leaders = []
+        group, number, leaders = part.group, part.reach, list[ProcessId]()
+        parts, members = [part.members], dict.fromkeys(part.members)
         for leader, answer in answers:
             is_proper = leader in answer.members and len(set(answer.members)) == len(answer.members)
             if not is_proper or answer.number > part.number + FARTHEST or not self._has_room((*members, *answer.members)):
@@ -499,8 +489,7 @@ class Formations:
             learned = old.membership.suspector.learned if old is not None and old.membership is not None else 0
             part.membership.suspector.begin_with(max(plan.patience, learned))
             part.membership.origins = origins(plan, old)
-        part.previous = old
-        part.open = False
+        part.previous, part.open = old, False
         if old is not None:
             process.goes_on(old, part if old.group == group else None)
             if old.membership is not None and part.membership is not None:

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-A *group view* is this class for one group at one process. It and the others talk by words: null messages of the Block Matrix
-with something to say. So they come reliably, in the order in which each was sent, and before anything that was sent after them,
-which is what the agreement stands on. They do not wait for flow control: a failed member stops stability, and with it sending.
+A *group view* is this class for one group at one process. Group views talk by words: null messages of the Block Matrix with
+something to say. So words come reliably, in the order in which each member sent them, and before anything that it sent after
+them, which the agreement depends on. They do not wait for flow control: a failed member stops stability, and with it sending.
 
 The rules bear the thesis's numbers.
 
@@ -21,44 +21,43 @@ The rules bear the thesis's numbers.
 (viii) Who finds itself in another's detection suspects that one: exclusion is mutual.
 (ix)   The view without them is installed when a ``Remove`` is delivered, in its place in the order.
 
-While P_k is suspected, whatever comes from it is pending: kept, not looked at. That makes (v) sound. When it holds, everybody
-outside the detection has the same last message of everybody in it and takes nothing more from them, refutations included;
-so nobody can go back on it, and whoever has confirmed less has said so before.
+While P_k is suspected, what comes from it is pending: kept, not looked at. That makes (v) sound. When it holds, all outside the
+detection have the same last message of each in it and take nothing more from them, refutations included; so none can go back on
+it, and a member that has confirmed less has said so before.
 
 **Suspicions in a circle** (a suspects c, c suspects b, b suspects a) satisfy neither (iii) nor (v): the only member that could
 refute a suspicion suspects the member that has it, and does not look at what it says. So a suspicion is *repeated*, every one and
 a half omegas, until it is settled, and a ``Suspect`` among the pending packets is *overheard*: a member that has more of the
-accused and does not suspect it refutes, as in (iii). That is sound. A Refute only says that its sender has not agreed and has
+accused and does not suspect it refutes, as in (iii). That is sound: a Refute only says that its sender has not agreed and has
 more; a detection that was confirmed without it has its sender in it, and those who agreed on that do not look at the Refute. If
-messages cannot go round at all, because the links of the circle stay broken, nothing settles the suspicions. Then, after the
-time by which every member that lives has suspected or refuted (:meth:`Membership.parts_at`), those that have done neither are
-suspected too, so that parts go on by themselves and meet again when the links work. Where only a majority may go on, that would
-halt all of them: without a majority that hears each other nothing can be agreed, so members wait until the links work.
+the links of the circle stay broken, nothing settles the suspicions. Then, after the time by which every live member has suspected
+or refuted (:meth:`Membership.parts_at`), those that have done neither are suspected too, so that parts go on by themselves and
+meet again when the links work. Where only a majority may go on, that would halt all of them, so members wait for the links.
 
-**The cut.** Total order: the smallest lbn of the detection. Nobody has a complete block above it, so nobody has delivered
-anything there, and what one of the failed sent after having delivered something of another that nobody else has is above it. A
-causal order may have delivered all it has. There each of the failed has its own lbn, which everybody has, lessened by whatever
-depends on something beyond another's cut (nobody can have delivered that either). Slow order, which delivers one block ahead:
-the smallest lbn and one more, or the own if that is less.
+**The cut.** Total order: the smallest lbn of the detection. No member has a complete block above it, so none has delivered
+anything there, and what one of the failed sent after delivering something of another that no survivor has is above it. A causal
+order may have delivered all it has. There each of the failed has its own lbn, which all have, lessened by what depends on
+something beyond another's cut (which none can have delivered either). Slow order, which delivers one block ahead: the smallest
+lbn and one more, or the own if that is less.
 
 **When the view changes.** In total order the first ``Remove`` that is delivered does it, at the same place for all, with every
 other member that has a cut below it. A causal order has no such place. There the *last* of all survivors' ``Remove`` with the
 same failed members does: each of them holds back what is numbered above its own one, everything up to the last is delivered when
-its block is complete, then comes the view.
-The same for original virtual synchrony (``same_view``, 6.4), with sending stopped from one's own ``Remove`` to the view:
-everything that was sent before is numbered below, and only what a member sends after its own one is held back.
+its block is complete, then comes the view. The same for original virtual synchrony (``same_view``, 6.4), with sending stopped
+from one's own ``Remove`` to the view: what was sent before is numbered below, and only what a member sends after its own one is
+held back.
 
-**Leaving.** ``Bye`` is a member's last message. Who has it treats the member as failed there, and nobody has to agree: it is
-the same message for all. The leaver says it when everything that it had before its last message is stable: it can be asked
-for nothing, and what it knew nobody has to miss. Then it waits until everybody has shown that it has it.
+**Leaving.** ``Bye`` is a member's last message. A process that has it treats the member as failed there, and no agreement is
+needed: it is the same message for all. The leaver says it when everything that it had before its last message is stable: it can
+be asked for nothing, and none has to miss what it knew. Then it waits until all have shown that they have it.
 
-**An application that does not read** stops the senders of the group (``Flow.room``). The process knows it and goes by itself,
-when it has held them up for ``patience``: it leaves as above, without what it had still to send, with a ``Bye`` that says why,
-and halts. So the others need not agree on it.
+**An application that does not read** stops the senders of the group (``Flow.room``). When it has held them up for ``patience``,
+the process goes by itself: it leaves as above, without what it had still to send, with a ``Bye`` that says why, and halts. So the
+others need not agree on it.
 
-**Moving** to another formation (:mod:`.formation`): at the delivery of a ``Move`` sending stops, and each member says
-``Close``; at the last Close everything that was sent here is delivered at everybody, and the formation ends. If a member is
-removed in between, the move is void.
+**Moving** to another formation (:mod:`.formation`): at the delivery of a ``Move`` sending stops, and each member says ``Close``;
+at the last Close everything that was sent here is delivered at all, and the formation ends. If a member is removed in between,
+the move is void.
 """
 
 from __future__ import annotations
@@ -177,9 +176,7 @@ class Membership:
             return Reason("removing", text, {"group": group})
         if self.moving is not None:
             return Reason("moving", f"{group} moves to view {self.moving.number}", {"group": group})
-        if self.wants_out:
-            return Reason("leaving", f"{self.host.me} leaves {group}", {"group": group})
-        return None
+        return Reason("leaving", f"{self.host.me} leaves {group}", {"group": group}) if self.wants_out else None
 
     # --- (i) suspecting -----------------------------------------------------------------------------------------------
 
@@ -214,8 +211,7 @@ class Membership:
 
     @property
     def disagreement(self) -> int:
-        """How long the others may neither share nor refute a suspicion: the longest omega that any of them can have come to,
-        and ``patience``."""
+        """How long the others may neither share nor refute a suspicion: the longest omega, and ``patience``."""
         return LONGEST * self.parameters.suspect_after + self.parameters.longest_wait
 
     def parts_at(self, since: int) -> int:
@@ -270,8 +266,6 @@ class Membership:
             self._overheard[by, process] = last
             self._refute(column, {by: last})
 
-    # --- hearing ------------------------------------------------------------------------------------------------------
-
     def heard(self, column: Column, word: Word) -> None:
         """A word has come in sequence."""
         say, by = word.say, column.process
@@ -288,8 +282,6 @@ class Membership:
             self._departs(column, say)
         elif type(say) is Remove and self.bye and self.host.me in say.failed:
             self.let_go[by] = None
-
-    # --- (ii), (iii) --------------------------------------------------------------------------------------------------
 
     def _record(self, by: ProcessId, process: ProcessId, last: int) -> None:
         """(ii)"""
@@ -330,15 +322,11 @@ class Membership:
 
     def erase(self, process: ProcessId, last: int) -> None:
         """What is recorded of a refuted suspicion is void."""
-        recorded = self.recorded.get(process)
-        if recorded is not None:
-            left = {by: theirs for by, theirs in recorded.items() if theirs > last}
-            if left:
-                self.recorded[process] = left
-            else:
-                del self.recorded[process]
-
-    # --- (iv) ---------------------------------------------------------------------------------------------------------
+        left = {by: theirs for by, theirs in self.recorded.get(process, {}).items() if theirs > last}
+        if left:
+            self.recorded[process] = left
+        else:
+            self.recorded.pop(process, None)
 
     def _refuted(self, by: ProcessId, say: Refute) -> None:
         self.erase(say.process, say.last)
@@ -533,8 +521,7 @@ class Membership:
         heappush(self.controls, (word.block, emitter_hash, column.process, column, word))
 
     def next_control(self) -> tuple[Column, Word] | None:
-        """The next ordered word, if everything up to its block is complete and delivered; lets what was held back of that go.
-        (Other groups have no say in it: views are the group's own.)"""
+        """The next ordered word, if its block is complete and delivered in this group; lets what was held back of that go."""
         if not self.controls:
             return None
         block = self.controls[0][0]
@@ -592,8 +579,7 @@ class Membership:
         return 0 < self.bye < block
 
     def _is_last(self, vote: frozenset[ProcessId], block: int) -> bool:
-        """Whether with this Remove all who stay have said the same, and nobody of them is virtual here (then a larger one
-        follows)."""
+        """Whether with this Remove all that stay have said the same, and none of them is virtual here (else one follows)."""
         members = self.part.members
         stay = [member for member in members if member not in vote]
         if any(self._is_virtual(member, block) for member in stay):

@@ -4,12 +4,12 @@ Theory of operation
 -------------------
 A process has one block counter for all its groups (4.4). Before it multicasts a message it advances the counter by one and
 numbers the message with it (CA1); when it delivers one it advances the counter to that number (CA2). Null messages (4.3) bear the
-largest number of the group and complete its blocks; whoever sends or receives a *message* also puts a null with its number into
-those of its other groups that have no block so large (4.4, :meth:`Process.second_liveness`).
+largest number of the group and complete its blocks; a process that sends or receives a *message* also puts a null with its
+number into those of its other groups that have no block so large (4.4, :meth:`Process.second_liveness`).
 
-A group that is formed while its members are in others already begins with a null message of each, with its block counter; nobody
-sends messages in it before it has them all, and then with larger numbers. Otherwise a member that has got far elsewhere would
-deliver small numbers after large ones, and another one before.
+A group that is formed while its members are in others begins with a null message of each, with its block counter; members send
+when they have all of these, with larger numbers. Otherwise a member that has got far elsewhere would deliver small numbers after
+large ones, and another one before.
 
 Every entry point ends in :meth:`Process._settle`: deliver what can be (:mod:`.delivery`), then tend to the groups that something
 happened in: null messages that are due, messages that flow control lets go, whoever wants to be told, timers.
@@ -28,24 +28,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...core.engine import Engine, Host
-from ...core.model import (
-    Batch,
-    Consent,
-    Form,
-    GroupId,
-    Join,
-    Packet,
-    Pressure,
-    ProcessId,
-    Propose,
-    ProtocolError,
-    Reason,
-    Timer,
-    View,
-)
+from ...core.model import Consent, Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, View
 from .asymmetric import Desk
 from .delivery import RANK_BITS, Delivery
 from .formation import Formations
@@ -55,6 +41,9 @@ from .packets import FORMING, ORDERED, Again, Ask, Data, Emit, Null, Opening, Re
 from .parameters import Parameters
 from .part import BLOCK, Part
 from .repair import Repair
+
+if TYPE_CHECKING:
+    from ...core.model import Batch, Propose, Timer
 
 EARLY: Final = {"lossy": 500, "fifo": 100_000}  # packets kept of groups that this process has not entered yet
 EARLY_BYTES: Final = 64 << 20  # bytes of messages in them
@@ -364,11 +353,10 @@ class Process(Engine):
     def _pump(self, part: Part) -> None:
         """Sends what there is to send, as far as flow control and requests under way allow."""
         if part.desk is not None:
-            self._pump_requests(part)
+            self._pump_requests(part, part.desk)
             return
-        office = part.office
+        office, membership = part.office, part.membership
         part.flow.refresh()
-        membership = part.membership
         while part.ready or (office is not None and office.queue):
             if office is not None and office.queue:
                 if self._held_up(part):
@@ -755,12 +743,8 @@ class Process(Engine):
                 self.host.record("state", part.group, unstable=flow.unstable, **counted)
         if self.lossy:
             self.repair.watch(part)
-        self._mean_to_announce(part)
-
-    def _mean_to_announce(self, part: Part) -> None:
-        """Sets the timer for it where there is something new that not everybody has."""
-        largest = part.matrix.largest_flow
-        if largest > part.announced_up_to and part.announcing != 1 and self.parameters.announce_after:
+        # Something new is here that not every member has.
+        if part.matrix.largest_flow > part.announced_up_to and part.announcing != 1 and self.parameters.announce_after:
             part.announcing = 1
             self.host.set_timer(("announce", part.group), self.host.now + self.parameters.announce_after)
 
@@ -783,11 +767,9 @@ class Process(Engine):
 
     def _tell_host(self, part: Part) -> None:
         """What everybody has by now, for whoever waits for that."""
-        if part.order == "total":
-            stable = part.flow.stable_block()
-            if stable > part.told_stable:
-                part.told_stable = stable
-                self.host.stable(part.group, (stable + 1 << RANK_BITS) - 1)
+        if part.order == "total" and (stable := part.flow.stable_block()) > part.told_stable:
+            part.told_stable = stable
+            self.host.stable(part.group, (stable + 1 << RANK_BITS) - 1)
 
     def _demanded(self, part: Part) -> None:
         """4.4 wants a block here: at once, or, adaptively, with the message that this process is about to send here anyway."""
@@ -831,14 +813,12 @@ class Process(Engine):
 
     def _silence_over(self, part: Part) -> None:
         part.timer_at = None
-        if part.due is None:
-            return
-        if self.host.now < part.due:
+        if part.due is not None and self.host.now < part.due:
             part.timer_at = part.due
             self.host.set_timer(("silence", part.group), part.due)
-            return
-        part.due = None
-        self._fulfil(part)
+        elif part.due is not None:
+            part.due = None
+            self._fulfil(part)
 
     def _fulfil(self, part: Part) -> None:
         """Sends the null message that is owed, if one still is."""
@@ -876,9 +856,7 @@ class Process(Engine):
 
     # --- asymmetric groups --------------------------------------------------------------------------------------------
 
-    def _pump_requests(self, part: Part) -> None:
-        desk = part.desk
-        assert desk is not None
+    def _pump_requests(self, part: Part, desk: Desk) -> None:
         most = min(REQUESTS, part.flow.bound or REQUESTS)
         while part.ready and len(desk.open) < most and not self._elsewhere(part):
             if desk.open and self._kept and self._begun_in is None:

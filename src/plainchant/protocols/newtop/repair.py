@@ -3,13 +3,12 @@
 Theory of operation
 -------------------
 A message says which one came before it, so a gap shows as soon as anything later arrives; its source is asked, and, if that
-does not help, the other members in turn, who keep what they have received until everybody has it.
+does not help, the other members in turn, which keep what they have received until all have it.
 
-The last message of a burst is followed by nothing that could show the gap. But a block stays incomplete: whoever sent the
-message, or got it, misses the others' completion. Who has an incomplete block for ``probe_after`` tells those whose part is
-missing where it stands and what it has of them (``Status``). They see what they
-lack and ask for it, complete the block if they owe that, and say where they stand, so that the other sees what it lacks. Probes
-and questions get rarer while they do not help.
+The last message of a burst is followed by nothing that could show the gap. But a block stays incomplete: a member that sent the
+message, or got it, misses the others' completion. A member that has an incomplete block for ``probe_after`` tells those whose
+part is missing where it stands and what it has of them (``Status``). They see what they lack and ask for it, complete the block
+if they owe that, and say where they stand, so that the prober sees what it lacks. Unanswered probes and questions get rarer.
 """
 
 from __future__ import annotations
@@ -88,8 +87,7 @@ class Repair:
         for packet in found:
             self.host.send((to,), Again(part.group, column.process, packet, part.form))
         if found:
-            whose = "own" if column is part.me else "another's"
-            situation = f"sends {whose} again"
+            situation = "sends own again" if column is part.me else "sends another's again"
             self.host.record("retransmit", part.group, to=to, source=column.process, packets=len(found), situation=situation)
         return len(found)
 

@@ -95,7 +95,9 @@ class Suspector:
             delay = now - blocks.popleft()[1]
             if not self._experienced:
                 self._experienced = True
-                self._restart()  # the timer was set for a longer omega
+                if self._due:  # the timer was set for a longer omega
+                    self._due = 0
+                    membership.host.cancel_timer(("suspect", membership.part.group))
             if not membership.suspicions and not membership.failed:  # else it was late because of those
                 self._learn(delay)
         if blocks and not self._due and not membership.bye:
@@ -106,12 +108,6 @@ class Suspector:
     def _set(self, due: int) -> None:
         self._due = max(due, self._membership.host.now + 1)
         self._membership.host.set_timer(("suspect", self._membership.part.group), self._due)
-
-    def _restart(self) -> None:
-        """The timer is set anew where it is needed."""
-        if self._due:
-            self._due = 0
-            self._membership.host.cancel_timer(("suspect", self._membership.part.group))
 
     def _learn(self, delay: int) -> None:
         if not self._mean:  # the first one: there is nothing to take the mean of
@@ -196,5 +192,4 @@ class Suspector:
         place = bisect_right(self._blocks, column.last, key=lambda entry: entry[0])
         if place == len(self._blocks):
             return None
-        block, since = self._blocks[place]
-        return block, max(since, self._since.get(column.process, 0))
+        return self._blocks[place][0], max(self._blocks[place][1], self._since.get(column.process, 0))
