@@ -22,7 +22,7 @@ def test_a_picture_is_what_the_protocol_does(picture: Picture) -> None:
 
 def test_the_story_is_what_explain_tells() -> None:
     (quoted,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
-    steps = Explainer(run_of("newtop-crash")).view("g", 2).steps
+    steps = Explainer(run_of("newtop-crash")).view("g", 3).steps
     told = {f"{step.when / 1e6:.3f} ms  {step.what}" for step in steps} | {f"because: {step.because}" for step in steps}
     missing = [line.strip() for line in quoted.splitlines() if line.strip() not in told]
     assert not missing

@@ -387,13 +387,13 @@ def parted() -> pa.Table:
 def test_a_real_partition_is_told_from_both_sides(parted: pa.Table) -> None:
     explainer = Explainer(parted)
     for process, others in (("p1", "p3, p4 and p5"), ("p3", "p1, p2 and p4")):
-        story = explainer.view("g", 2, process)
+        story = explainer.view("g", 4, process)
         steps = told(story)
         assert "fault: partition, length 700ms, p1 p2 | p3 p4 p5" in steps
         assert "p4 crashes" in steps
         assert f"{process} removes {others}, in block" in " ".join(steps)
         assert any(what.startswith(f"{process} confirms: {others} have failed; ") for what in steps)
-        assert "went another way, to view 2" in story.conclusion
+        assert "went another way, to view 4" in story.conclusion
         assert "from p4's crash to the first installation" in story.conclusion
         assert "delivered the same" in story.conclusion
         assert "break" not in story.conclusion
@@ -407,10 +407,10 @@ def test_a_real_merge_is_told(parted: pa.Table) -> None:
     last = explainer.views("g").steps[-1]
     number = int(last.what.split()[1])
     story = explainer.view("g", number)
-    assert story.title.endswith("{p1, p2, p3, p5} came to be, after view 2 {p1, p2} and view 2 {p3, p5}")
+    assert story.title.endswith("{p1, p2, p3, p5} came to be, after view 4 {p1, p2} and view 4 {p3, p5}")
     assert story.steps[0].what == "the partition is over"
     assert f"p1 plans view {number} {{p1, p2, p3, p5}}, from {{p1, p2}} and {{p3, p5}}" in told(story)
-    assert story.conclusion.startswith(f"In view {number} came together: {{p1, p2}}, from view 2; {{p3, p5}}, from view 2.")
+    assert story.conclusion.startswith(f"In view {number} came together: {{p1, p2}}, from view 4; {{p3, p5}}, from view 4.")
     assert "from the end of the partition to the first installation" in story.conclusion
     assert re.search(r"Sending was blocked for [\d.]+ ms( to [\d.]+ ms)? at 4 of them", story.conclusion)
 

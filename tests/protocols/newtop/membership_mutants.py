@@ -294,7 +294,7 @@ def _first_remove(self: Membership, process: Process, part: Part) -> None:
 
 
 @mutant("views are counted, not the members that are gone", Process, "install_smaller")
-def _one_by_one(self: Process, part: Part, gone: dict[ProcessId, Reason], rank: int | None) -> None:
+def _views_counted(self: Process, part: Part, gone: dict[ProcessId, Reason], rank: int | None) -> None:
     part.number += 1 - len(gone)
     _PROCESS_INSTALL_SMALLER(self, part, gone, rank)
 

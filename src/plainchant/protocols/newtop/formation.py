@@ -58,7 +58,9 @@ FOUND: Final = 64  # parts that are called together
 PROPOSED: Final = 64  # proposals before the application, and proposals it may have agreed to; further ones are not answered
 SMALL: Final = 64  # members that can always come together
 FARTHEST: Final = 1 << 20  # numbers of views of two parts do not differ by more
-ENTRY_PATIENCE: Final = 20  # who wants to join, or has proposed a group, gives up after so many times ``suspect_after``
+# A process that wants to join, or has proposed a group, gives up after this multiple of ``suspect_after``: four of the longest
+# omegas, because a group first agrees on who has failed, and then moves.
+ENTRY_PATIENCE: Final = 32
 ANSWER_PATIENCE: Final = 2  # multiple of ``suspect_after`` that a call first waits for answers, and a plan to be in force
 DOUBLINGS: Final = 4  # waits that grow are doubled at most this often
 SHORT_LIVED: Final = 8  # a formation that loses a member within this multiple of ``suspect_after`` was a failure

@@ -645,8 +645,7 @@ class Process(Engine):
         self.touched[part] = None
 
     def _touch_all(self) -> None:
-        """All groups may go on. Groups that were kept waiting come first, the one that has waited longest before all others: the
-        queue serves the last one in first."""
+        """All groups may go on. The last one in is tended to first: of those kept waiting, the one that has waited longest."""
         for part in (*self.parts.values(), *reversed(self._kept)):
             self.touched.pop(part, None)
             self.touched[part] = None

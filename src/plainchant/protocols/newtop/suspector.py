@@ -111,7 +111,7 @@ class Suspector:
 
     def _learn(self, delay: int) -> None:
         if not self._mean:  # the first one: there is nothing to take the mean of
-            self._mean, self._deviation = delay, delay // 2
+            self._mean = delay
         self._deviation += (abs(delay - self._mean) - self._deviation) // GAIN
         self._mean += (delay - self._mean) // GAIN
 
