@@ -2,18 +2,18 @@
 
 Theory of operation
 -------------------
-A member sends its message to the group's sequencer (``Request``); the sequencer gives it the next number of its own block
-counter and multicasts it. The matrix of such a group has one column that counts, the sequencer's: a block is complete when the
-sequencer has sent something with that number or a larger one. Everything else stays: pr1' (the sequencer's numbers in the group
-increase), one block counter a process, delivery when the block is complete in *every* group of the receiver, in the order of
-(block, who numbered it). So the argument for total order over overlapping groups (4.5.2) holds word for word, with "who sent it"
-read as "who numbered it", and symmetric and asymmetric groups may overlap in any way. Three rules are new:
+A member sends its message to the group's sequencer (``Request``), which gives it the next number of its own block counter and
+multicasts it. Only the sequencer's column of the matrix counts: a block is complete when the sequencer has sent something with
+that number or a larger one. Everything else stays: pr1' (the sequencer's numbers in the group increase), one block counter a
+process, delivery when the block is complete in *every* group of the receiver, in the order of (block, who numbered it). So the
+argument for total order over overlapping groups (4.5.2) holds word for word, with "who sent it" read as "who numbered it", and
+symmetric and asymmetric groups may overlap in any way. Three rules are new:
 
 1. A request carries its sender's block counter, and its number is larger: m -> m' still implies m.b < m'.b if m was delivered
    or numbered before m' was sent.
 2. A process with a request that has not come back numbered sends in no other group: a later message of its own must not get a
    smaller number. Within the group requests are numbered in their order.
-3. Who needs a block of an idle asymmetric group to be complete (4.4) asks its sequencer for one (``Emit``).
+3. A process that needs a block of an idle asymmetric group to be complete (4.4) asks its sequencer for one (``Emit``).
 
 What members have, they say to the sequencer alone: with their requests, and after every quarter of N.
 """

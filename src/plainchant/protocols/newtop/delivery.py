@@ -265,8 +265,7 @@ class Delivery:
         column.queue.popleft()
         column.count += 1
         process.advance_on_delivery(part, packet)
-        sender = packet.sender or column.process
-        process.host.deliver(part.group, sender, packet.batch, rank)
+        process.host.deliver(part.group, packet.sender or column.process, packet.batch, rank)
         process.touched[part] = None
         if part.kind == BLOCK:
             if self.vectors:

@@ -10,17 +10,14 @@ and up to where it knows that everybody has (``stable``). A message with flow nu
 - fl2: block b + 1 - N is stable here; fl3: block b + 2 - N is complete here. Without these two, fl1 could wait for ever for
   information that only travels with messages that wait for fl1 themselves. With them, the completion of a block makes the
   first two true for the next one, and completion is what time-silence sees to. N is at least 3.
+- room (messages only): block b - N has been *delivered* everywhere. In a single group that is implied, because what is complete
+  is delivered. Where groups overlap, a block may be stable in one group and wait for another group's blocks, and an application
+  may not read; then messages pile up that stability alone would let go. Nulls wait for the first three only: messages wait for
+  them. A process that is held up by it alone says so (``Status.wanted``), and is told as soon as it is so.
 
-Null messages wait for the same three. Messages wait for one more:
-
-- room: block b - N has been *delivered* everywhere. In a single group that is implied, because what is complete is delivered.
-  Where groups overlap, a block may be stable in one group and wait for another group's blocks, and an application may not read;
-  then messages pile up that stability alone would let go. Nulls do not wait for this: they are what the messages wait for.
-  Who is held up by it alone says so (``Status.wanted``), and is told as soon as it is so.
-
-So a process holds at most N messages of each member in each group, whatever the load, and at most as many nulls, which are a
-few numbers each. A member of an asymmetric group has besides at most N requests under way, which its sequencer holds. Counters
-start at 0, the first block is 1.
+So a process holds at most N messages of each member in each group, whatever the load, and at most as many nulls, which are a few
+numbers each. The sequencer of an asymmetric group also holds at most N requests of each member. Counters start at 0, the first
+block is 1.
 """
 
 from __future__ import annotations

@@ -29,9 +29,7 @@ blocks take, and how long the answer took, goes into the plan, so that a formati
 short before. If a formation loses a member soon all the same, the next attempt to come together waits, twice as long each time.
 
 **Forming** a group from processes that agree: the proposer calls each of them (``Call.invited``), their applications are asked,
-and those who agree are in the plan.
-
-**Closing and renaming** (2.3) are moves too: to no formation at all, or to one with another name.
+and those who agree are in the plan. **Closing and renaming** (2.3) are moves too: to no formation, or to one with another name.
 """
 
 from __future__ import annotations
@@ -182,19 +180,16 @@ class Formations:
         elif type(packet) is Beacon:
             self._saw(part, packet)
         elif type(packet) is AskJoin:
-            self._asked_in(part, packet.process)
+            askers, process = self.askers.setdefault(part.group, {}), packet.process
+            if process not in part.members and process and (process in askers or len(askers) < ASKERS):
+                askers[process] = None
+                self._timer(part.group, 0)
         else:
             self._convened(part, source, packet)
 
     def _leader(self, part: Part) -> ProcessId:
         assert part.membership is not None
         return part.membership.survivors[0]
-
-    def _asked_in(self, part: Part, process: ProcessId) -> None:
-        askers = self.askers.setdefault(part.group, {})
-        if process not in part.members and process and (process in askers or len(askers) < ASKERS):
-            askers[process] = None
-            self._timer(part.group, 0)
 
     def _saw(self, part: Part, beacon: Beacon) -> None:
         """Another part shows itself."""
@@ -354,11 +349,9 @@ class Formations:
                 self.host.send((leader,), Convene(part.group, convened.attempt, plan))
 
     def _is_following(self, group: GroupId) -> bool:
-        followed = self.followed.get(group)
-        if followed is not None and followed.until <= self.host.now:
+        if group in self.followed and self.followed[group].until <= self.host.now:
             del self.followed[group]
-            return False
-        return followed is not None
+        return group in self.followed
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
@@ -507,8 +500,7 @@ class Formations:
             self.host.renamed(old.group, view)
         else:
             self.host.install(view)
-        entry = self.entries.get(group)
-        contacts = entry.contacts if entry is not None else ()
+        contacts = self.entries[group].contacts if group in self.entries else ()
         known_of = (*plan.lost, *contacts, *self.lost.get(group, {}), *(self.lost.get(old.group, {}) if old is not None else ()))
         for known in (self.entries, self.attempts, self.followed, self.found):
             known.pop(group, None)

@@ -170,8 +170,7 @@ class BlockMatrix:
                 kept.popleft()
 
     def held(self) -> int:
-        """Messages that are kept here: delivered but not stable, waiting, or early. (Null messages have nothing to keep but their
-        numbers; there are at most N of each member beside the messages.)"""
+        """Messages kept here: delivered but not stable, waiting, or early. (Nulls are a few numbers, at most N a member.)"""
         total = 0
         for column in self.members:
             total += sum(1 for packet in (*column.kept, *column.early.values()) if type(packet) is Data)

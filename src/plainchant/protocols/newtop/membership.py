@@ -44,8 +44,7 @@ lbn and one more, or the own if that is less.
 other member that has a cut below it. A causal order has no such place. There the *last* of all survivors' ``Remove`` with the
 same failed members does: each of them holds back what is numbered above its own one, everything up to the last is delivered when
 its block is complete, then comes the view. The same for original virtual synchrony (``same_view``, 6.4), with sending stopped
-from one's own ``Remove`` to the view: what was sent before is numbered below, and only what a member sends after its own one is
-held back.
+from one's own ``Remove`` to the view: what was sent before is numbered below; only what a member sends after it is held back.
 
 **Leaving.** ``Bye`` is a member's last message. A process that has it treats the member as failed there, and no agreement is
 needed: it is the same message for all. The leaver says it when everything that it had before its last message is stable: it can
@@ -56,8 +55,7 @@ the process goes by itself: it leaves as above, without what it had still to sen
 others need not agree on it.
 
 **Moving** to another formation (:mod:`.formation`): at the delivery of a ``Move`` sending stops, and each member says ``Close``;
-at the last Close everything that was sent here is delivered at all, and the formation ends. If a member is removed in between,
-the move is void.
+at the last Close all that was sent here is delivered, and the formation ends. If a member is removed before, the move is void.
 """
 
 from __future__ import annotations
@@ -177,8 +175,6 @@ class Membership:
         if self.moving is not None:
             return Reason("moving", f"{group} moves to view {self.moving.number}", {"group": group})
         return Reason("leaving", f"{self.host.me} leaves {group}", {"group": group}) if self.wants_out else None
-
-    # --- (i) suspecting -----------------------------------------------------------------------------------------------
 
     def suspect(self, found: Sequence[tuple[Column, dict[str, Any]]], why: str = "silence") -> None:
         """(i), and the second half of (viii)."""
@@ -353,8 +349,6 @@ class Membership:
         for packet in sorted(self.pending.pop(column.process, ()), key=lambda packet: packet.block):
             self.process.multicast(self.part, column.process, packet)
 
-    # --- (v) to (viii) ------------------------------------------------------------------------------------------------
-
     def think(self) -> None:
         """Confirms whatever can be."""
         while self.suspicions and not self.bye and not self.halted and (agreed := self._taken_over() or self._agreed()):
@@ -512,8 +506,6 @@ class Membership:
             if self.limit is None:
                 self.limit = block
 
-    # --- (ix) ---------------------------------------------------------------------------------------------------------
-
     def arrived(self, column: Column, word: Word, emitter_hash: int) -> None:
         """An ordered word is here and waits for its place."""
         if self.parameters.same_view and type(word.say) is Remove:
@@ -541,8 +533,8 @@ class Membership:
 
     def let_through(self) -> None:
         """What was held back is looked at again."""
-        held, self.held_back = self.held_back, []
-        self.process.delivery.candidates.extend((self.part, column) for column in held)
+        self.process.delivery.candidates.extend((self.part, column) for column in self.held_back)
+        self.held_back = []
 
     def deliver(self, column: Column, word: Word) -> None:
         """An ordered word has its turn: after all messages of its block."""
@@ -671,8 +663,7 @@ class Membership:
         self.say_what_is_owed()
 
     def _stay(self) -> None:
-        """Members are gone on the way to another formation: this part is not the one that was to go there, and those who were in
-        it may have delivered something else. The move is void for all who stay together."""
+        """Members are gone on the way to a formation and may have delivered something else: the move is void for the rest."""
         assert self.moving is not None
         self.host.record("form", self.part.group, stage="gave up", form=self.moving.form, situation="move given up")
         self.skip_numbers_of(self.moving)

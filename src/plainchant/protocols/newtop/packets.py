@@ -82,8 +82,7 @@ class Remove(Struct, frozen=True, array_like=True, gc=False, tag=4):
 
 
 class Bye(Struct, frozen=True, array_like=True, gc=False, tag=5):
-    """The sender leaves: this is its last message. ``held_up``: not of its own accord; its application did not read, and the
-    senders of the group waited for it for this long (ns)."""
+    """The sender's last message: it leaves. ``held_up``: its application did not read, and senders waited this long (ns)."""
 
     held_up: Number = 0
 
@@ -142,8 +141,7 @@ class Beacon(Packet, frozen=True, array_like=True, gc=False, tag=38):
 
 
 class Call(Packet, frozen=True, array_like=True, gc=False, tag=39):
-    """A part's leader asks another part's leader to come together, or, ``invited``, a process to form a group with these.
-    ``wait``: how long (ns) the caller waits for answers."""
+    """A part's leader asks another's to come together, or a process to form a group with ``invited``; it waits ``wait`` (ns)."""
 
     group: GroupId
     attempt: Number

@@ -74,9 +74,7 @@ class Process(Engine):
         self._retired: dict[tuple[GroupId, int], Part] = {}  # ended formations in which others may still ask for something
         self.formations = Formations(self)
         self._receivers: dict[type[Packet], Callable[[Part, ProcessId, Any], None]] = {
-            Data: self.multicast,
-            Null: self.multicast,
-            Word: self.multicast,
+            **dict.fromkeys((Data, Null, Word), self.multicast),
             Status: self._status,
             Ask: self.repair.answer,
             Again: self._again,
@@ -430,9 +428,9 @@ class Process(Engine):
         return bool(why)
 
     def _starves(self, part: Part) -> bool:
-        """Whether a message has waited for ``alive_every`` although all live and have room. Signs of life do not wait, and where
-        they take a small window for themselves (links slower than they come) a message now and then goes like one of them. They
-        raise flow numbers, so that room is counted in messages here: at most N of ours that not everybody has delivered."""
+        """Whether a message has waited for ``alive_every`` although all live and have room. Where links are slow, signs of life,
+        which do not wait, fill a small window: then a message now and then goes like one of them. They raise flow numbers, so room
+        is counted in messages here: at most N of ours that not every member has delivered."""
         membership = part.membership
         if membership is None or not membership.calm or not part.flow.bound or part.count_undelivered() >= part.flow.bound:
             return False
@@ -494,8 +492,8 @@ class Process(Engine):
         return block
 
     def _show_life(self, part: Part) -> None:
-        """The extended time-silence: who has sent nothing for long makes a block, which the others complete. Like suspicions
-        it does not wait for flow control: where a failed member stops that, nobody would notice, or all would seem to have."""
+        """The extended time-silence: a member that has sent nothing for long makes a block, which the others complete. Like
+        suspicions it ignores flow control: where a failed member stops that, none would notice, or all seem to have failed."""
         membership = part.membership
         if not part.others or (membership is not None and membership.bye):
             return
@@ -537,12 +535,11 @@ class Process(Engine):
 
     def _flow_null(self, part: Part) -> None:
         """Completes the blocks of flow control alone: the block counter is ahead of them already."""
-        me = part.me
         flow = part.matrix.largest_flow
         part.flow.refresh()
         part.held = bool(part.flow.closed(flow, null=True))
         if not part.held:
-            me.flow = flow
+            part.me.flow = flow
             part.counter = max(part.counter, flow)
             self._tell_all(part, self.status(part))
             self.host.record("null", part.group, why="flow", situation="null: flow")

@@ -114,9 +114,7 @@ class Repair:
             self.process.want_room(part)
         if not self._incomplete(part):
             part.probes = part.probes + 1 if part.blocked == "room" else 0
-            self.watch(part)
-            return
-        if matrix.complete < mark or matrix.complete >= matrix.largest:
+        elif matrix.complete < mark or matrix.complete >= matrix.largest:
             missing = self._missing(part, mark)
             part.probes += 1
             if part.desk is not None:

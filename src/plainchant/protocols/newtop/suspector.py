@@ -60,8 +60,7 @@ class Suspector:
 
     @property
     def learned(self) -> int:
-        """Omega as far as blocks have shown it to be; 0: ``suspect_after`` is enough. It has room for a block, and then for a
-        question and its answer."""
+        """Omega as blocks have shown it: time for a block, a question and its answer; 0: ``suspect_after`` is enough."""
         learned = 2 * self._mean + DEVIATIONS * self._deviation
         return learned if learned > self._membership.parameters.suspect_after else 0
 
@@ -153,8 +152,7 @@ class Suspector:
             if now - silent_since >= patience // 2:
                 self.probe(column)
             due = self._due_of(column)
-            if not following or due < following:
-                following = due
+            following = min(due, following or due)
         if found:
             membership.suspect(found)
         if following:

@@ -32,9 +32,8 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
     if surroundings.live:
         chosen |= {"probe_after": max(PROBE_AFTER, 2 * parameters.silence), "ask_after": ASK_AFTER}
         if parameters.suspect_after:
-            patience = max(SUSPECT_AFTER, 4 * parameters.silence)
-            if "suspect_after" in surroundings.given:
-                patience = parameters.suspect_after
+            is_given = "suspect_after" in surroundings.given
+            patience = parameters.suspect_after if is_given else max(SUSPECT_AFTER, 4 * parameters.silence)
             chosen |= {"suspect_after": patience, "alive_every": min(ALIVE_EVERY, patience // 3), "merge_after": MERGE_AFTER}
             chosen["probe_after"] = min(chosen["probe_after"], patience // 2)
         if parameters.silence_by == "adaptive":
