@@ -28,7 +28,7 @@ from typing import Any
 
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import MS, SECOND, Batch, Duration, GroupId, Packet, Pressure, ProcessId, Timer
-from plainchant.protocols.newtop import Process, make
+from plainchant.protocols.newtop import Process
 from plainchant.protocols.newtop.packets import Data, Null, Status
 from plainchant.scenario.model import Delay, LinkOverride, Network, RandomFaults, Scenario, Workload
 
@@ -191,7 +191,7 @@ def run(seed: int, variant: Make | None = None, scenario: Scenario | None = None
     """Runs and verifies one seed, with the protocol or a variant of it."""
     scenario = scenario or scenario_of(seed)
     unread = unread_of(scenario)
-    engine = variant or make
+    engine = variant or Process
     watches: list[Watched] = []
 
     def watching(host: Host, parameters: Any) -> Engine:

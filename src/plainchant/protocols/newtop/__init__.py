@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.engine import Engine, Host
 from ...core.model import GroupId, ProcessId
 from ..registry import Description, Progress, Promise
 from .formation import ENTRY_PATIENCE
@@ -34,11 +33,6 @@ ALIVE = "all members live, and the network heals"
 ANY = "whatever fails; liveness, if the network heals"
 TOTAL = 'every group has order "total" (the default)'
 VIEWS = ("view-order", "view-atomicity", "view-exclusion", "sender-in-view")
-
-
-def make(host: Host, parameters: Any) -> Engine:
-    """A process's engine, for all its groups."""
-    return Process(host, parameters)
 
 
 def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
@@ -104,11 +98,8 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     suspicion = OPENING * LONGEST * omega + int(parameters.alive_every)
     agreement = 4 * (SLOWEST * int(parameters.probe_after) + (int(parameters.ask_after) << RAREST))
     within = suspicion + parameters.longest_wait + agreement
-    return Progress(
-        within=within,
-        answered=within + (ENTRY_PATIENCE + GIVE_UP) * omega,
-        despite=frozenset({"pause", "sluggish", "partition", "loss<=0.3"}),
-    )
+    despite = frozenset({"pause", "sluggish", "partition", "loss<=0.3"})
+    return Progress(within=within, answered=within + (ENTRY_PATIENCE + GIVE_UP) * omega, despite=despite)
 
 
 def changes(parameters: Any) -> bool:
@@ -129,7 +120,7 @@ DESCRIPTION = Description(
     about="Blocks of a logical clock: total order over overlapping groups for one number a message, or a causal order.",
     parameters=Parameters,
     packets=PACKETS,
-    make=make,
+    make=Process,
     promises=promises,
     conditional=(
         Promise(
@@ -137,9 +128,7 @@ DESCRIPTION = Description(
             'every group has order "cbcast", or "fast" with vectors = "keyed", and suspect_after is 0 (a view that changes holds '
             "messages back)",
         ),
-        Promise("identical", TOTAL),
-        Promise("total", TOTAL),
-        Promise("acyclic", TOTAL),
+        *(Promise(name, TOTAL) for name in ("identical", "total", "acyclic")),
         Promise("same-view", "same_view is true"),
         Promise("disjoint-views", "signatures is true"),
     ),

@@ -17,8 +17,7 @@ class Attempt:
     deadline: int
     called: dict[ProcessId, Answer | None]
     invited: bool = False
-    slowest: int = 0
-    """The time (ns) that the slowest answer took."""
+    slowest: int = 0  # the time (ns) that the slowest answer took
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,8 +53,7 @@ class Entry:
     deadline: int
     agreed_with: ProcessId = ""
     attempt: int = 0
-    invited: tuple[ProcessId, ...] = ()
-    """Those to whom it was proposed."""
+    invited: tuple[ProcessId, ...] = ()  # those to whom it was proposed
 
     def knows(self, process: ProcessId) -> bool:
         """Whether this process can have let us in."""

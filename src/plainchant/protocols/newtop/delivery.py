@@ -33,8 +33,7 @@ from .vectors import VECTORS, Vectors
 if TYPE_CHECKING:
     from .process import Process
 
-RANK_BITS: Final = 24
-"""Of a rank, what is below the block."""
+RANK_BITS: Final = 24  # of a rank, what is below the block
 
 
 def emitter_hash(process: ProcessId) -> int:
@@ -47,22 +46,17 @@ class Delivery:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.complete = 0
-        """Bmin: all blocks up to this one are complete in every group."""
+        self.complete = 0  # Bmin: all blocks up to this one are complete in every group
         self.totals: list[tuple[int, int, ProcessId, int, Part, Column, Data]] = []
         self.slows: list[tuple[int, int, Part, Column, Data]] = []
         self.candidates: deque[tuple[Part, Column]] = deque()
         self.vectors: dict[str, Vectors] = {}
         self.floors: dict[str, int] = {}
-        self.watchers: list[tuple[int, int, Any]] = []
-        """Who waits until every group is settled up to a floor (a heap)."""
+        self.watchers: list[tuple[int, int, Any]] = []  # who waits until every group is settled up to a floor (a heap)
         self.mixed = False
-        self.controls = 0
-        """Ordered words that wait for their places, in all groups."""
+        self.controls = 0  # ordered words that wait for their places, in all groups
         self._hashes: dict[ProcessId, int] = {}
         self._order = count()
-
-    # --- groups -------------------------------------------------------------------------------------------------------
 
     def add(self, part: Part) -> None:
         """A group begins."""
@@ -88,9 +82,7 @@ class Delivery:
             part.membership.controls.clear()
             part.membership.held_back.clear()
         self.mixed = len({one.kind for one in self.process.parts.values()}) > 1
-        self.recount()
-        if self.watchers:
-            self._wake(self.watchers, self.settled())
+        self.reopened()
 
     def ended(self, part: Part, columns: Sequence[Column]) -> None:
         """Members have failed or left: nothing of theirs beyond their cuts waits any more, nor anybody for it."""
@@ -108,18 +100,13 @@ class Delivery:
         heapify(self.slows)
 
     def recount(self) -> None:
-        """Works Bmin out anew."""
-        self.complete = min([self.complete_in(part) for part in self.process.parts.values()], default=0)
-
-    def complete_in(self, part: Part) -> int:
-        """Whatever will be sent in a group that has not begun has a larger number than this process's first one there."""
-        return part.matrix.complete if part.open else part.first
+        """Works Bmin out anew. What will be sent in a group that has not begun has a larger number than our first one there."""
+        parts = self.process.parts.values()
+        self.complete = min([part.matrix.complete if part.open else part.first for part in parts], default=0)
 
     def fits(self, part: Part, packet: Data) -> bool:
         """Whether a message carries what the group's order needs: else its sender has other parameters."""
         return self.vectors[part.kind].fits(part, packet.vector) if part.kind != BLOCK else not packet.vector
-
-    # --- arrivals -----------------------------------------------------------------------------------------------------
 
     def arrived(self, part: Part, column: Column, packet: Data) -> None:
         """A message is here without a gap before it (or is one's own)."""
@@ -165,8 +152,6 @@ class Delivery:
         while watchers and watchers[0][0] <= reached:
             self.candidates.append(heappop(watchers)[2])
 
-    # --- delivering ---------------------------------------------------------------------------------------------------
-
     def advance(self) -> None:
         """Delivers whatever can be."""
         while True:
@@ -183,16 +168,13 @@ class Delivery:
     def _control(self) -> bool:
         """Gives one ordered word its turn, if one has it."""
         for part in list(self.process.parts.values()):
-            membership = part.membership
-            if membership is None or not membership.controls:
-                continue
-            turn = membership.next_control()
-            if turn is not None:
-                self.controls -= 1
-                membership.deliver(*turn)
-                return True
-            if self.candidates:
-                return True
+            if part.membership is not None and part.membership.controls:
+                turn = part.membership.next_control()
+                if turn is not None:
+                    self.controls -= 1
+                    part.membership.deliver(*turn)
+                if turn is not None or self.candidates:
+                    return True
         return False
 
     def _examine(self, part: Part, column: Column) -> None:
@@ -204,7 +186,7 @@ class Delivery:
         if membership is not None and membership.holds(column, packet.block):
             membership.held_back.append(column)
             return
-        need: Any = None
+        need: Any
         if packet.floor and self.settled() < packet.floor:
             need = self, packet.floor
         elif column is part.me:
@@ -260,7 +242,8 @@ class Delivery:
         if self.slows:
             block, _, part, column, packet = self.slows[0]
             ripe = block <= self.complete + 1 and (not self.totals or self.totals[0][0] >= block)
-            if ripe and not self._is_held(part, column, block) and not self._behind(block):
+            held = part.membership is not None and part.membership.holds(column, block)  # a view changes
+            if ripe and not held and not self._behind(block):
                 heappop(self.slows)
                 self._deliver(part, column, packet, None)
                 return True
@@ -270,16 +253,8 @@ class Delivery:
         """Whether a message of another kind with a smaller number is held back, because a view changes or a group begins."""
         if not self.mixed or not self.process.parameters.suspect_after:
             return False
-        for part in self.process.parts.values():
-            if part.kind != BLOCK:
-                for column in part.matrix.roster:
-                    if column.queue and column.queue[0].block < block:
-                        return True
-        return False
-
-    def _is_held(self, part: Part, column: Column, block: int) -> bool:
-        """A view changes: the message may have to wait for it."""
-        return part.membership is not None and part.membership.holds(column, block)
+        others = [part.matrix.roster for part in self.process.parts.values() if part.kind != BLOCK]
+        return any(column.queue and column.queue[0].block < block for roster in others for column in roster)
 
     def ripe(self, part: Part, block: int) -> bool:
         """safe1': the block is complete in every group of this process, not only in the message's own."""
@@ -290,23 +265,20 @@ class Delivery:
         column.queue.popleft()
         column.count += 1
         process.advance_on_delivery(part, packet)
-        sender = packet.sender or column.process
-        process.host.deliver(part.group, sender, packet.batch, rank)
+        process.host.deliver(part.group, packet.sender or column.process, packet.batch, rank)
         process.touched[part] = None
         if part.kind == BLOCK:
             if self.vectors:
                 self.raise_floors(part.kind, packet.block, 0)
                 self.settled_in(part, column)
             return
-        # Of a message in fragments nothing is learnt before its last one: until then it is not delivered.
+        # of a message in fragments nothing is learnt before its last one: until then it is not delivered.
         if column is not part.me and (packet.batch.count or not packet.batch.total):
             self.vectors[part.kind].learn(part, column, packet, column.count)
             self.raise_floors(part.kind, packet.block, packet.floor)
         if column.queue:
             self.candidates.append((part, column))
         self.settled_in(part, column)
-
-    # --- sending ------------------------------------------------------------------------------------------------------
 
     def stamp(self, part: Part) -> Vector:
         """What a message that is sent now carries."""
@@ -322,8 +294,6 @@ class Delivery:
             self.vectors[part.kind].learn(part, mine, packet, mine.count + len(mine.queue) + 1)
         if self.floors:
             self.raise_floors(part.kind, packet.block, packet.floor)
-
-    # --- where kinds meet ---------------------------------------------------------------------------------------------
 
     def raise_floors(self, kind: str, block: int, floor: int) -> None:
         """Something of a kind was sent or delivered: messages of other kinds that follow it have it below them."""

@@ -10,39 +10,33 @@ and up to where it knows that everybody has (``stable``). A message with flow nu
 - fl2: block b + 1 - N is stable here; fl3: block b + 2 - N is complete here. Without these two, fl1 could wait for ever for
   information that only travels with messages that wait for fl1 themselves. With them, the completion of a block makes the
   first two true for the next one, and completion is what time-silence sees to. N is at least 3.
+- room (messages only): block b - N has been *delivered* everywhere. In a single group that is implied, because what is complete
+  is delivered. Where groups overlap, a block may be stable in one group and wait for another group's blocks, and an application
+  may not read; then messages pile up that stability alone would let go. Nulls wait for the first three only: messages wait for
+  them. A process that is held up by it alone says so (``Status.wanted``), and is told as soon as it is so.
 
-Null messages wait for the same three. Messages wait for one more:
-
-- room: block b - N has been *delivered* everywhere. In a single group that is implied, because what is complete is delivered.
-  Where groups overlap, a block may be stable in one group and wait for another group's blocks, and an application may not read;
-  then messages pile up that stability alone would let go. Nulls do not wait for this: they are what the messages wait for.
-  Who is held up by it alone says so (``Status.wanted``), and is told as soon as it is so.
-
-So a process holds at most N messages of each member in each group, whatever the load, and at most as many nulls, which are a
-few numbers each. A member of an asymmetric group has besides at most N requests under way, which its sequencer holds. Counters
-start at 0, the first block is 1.
+So a process holds at most N messages of each member in each group, whatever the load, and at most as many nulls, which are a few
+numbers each. The sequencer of an asymmetric group also holds at most N requests of each member. Counters start at 0, the first
+block is 1.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .matrix import BlockMatrix, Column
 
 
+@dataclass(slots=True, eq=False)
 class Flow:
     """What a process knows about stability in one group."""
 
-    __slots__ = ("bound", "everywhere", "full", "matrix", "mine", "roomy")
-
-    def __init__(self, matrix: BlockMatrix, mine: Column, bound: int) -> None:
-        self.matrix = matrix
-        self.mine = mine
-        self.bound = bound
-        self.everywhere = 0
-        """Stable at everybody (n²-stable) up to here."""
-        self.roomy = 0
-        """Delivered by everybody up to here."""
-        self.full = False
-        """The application has no room: what it gets does not count as delivered."""
+    matrix: BlockMatrix
+    mine: Column
+    bound: int
+    everywhere: int = 0  # stable at every member (n²-stable) up to here
+    roomy: int = 0  # delivered by every member up to here
+    full: bool = False  # the application has no room: what it gets does not count as delivered
 
     def stable_block(self) -> int:
         """Everything up to this block is held by every member, as far as is known here."""
@@ -97,9 +91,7 @@ class Flow:
             return "fl2"
         if not self.fl3(flow):
             return "fl3"
-        if not null and not self.room(flow):
-            return "room"
-        return ""
+        return "" if null or self.room(flow) else "room"
 
     def fl1(self, flow: int) -> bool:
         return self.everywhere >= flow - self.bound
@@ -121,7 +113,7 @@ class OneWay(Flow):
 
     def refresh(self) -> None:
         super().refresh()
-        # A member hears the others only through the sequencer, which says what is stable.
+        # a member hears the others only through the sequencer, which says what is stable.
         stable = self.matrix.counted[0].stable
         if stable > self.mine.stable:
             self.mine.stable = stable
@@ -135,6 +127,4 @@ class OneWay(Flow):
             return ""
         if self.mine.stable < flow - self.bound:
             return "fl1"
-        if not null and not self.room(flow):
-            return "room"
-        return ""
+        return "" if null or self.room(flow) else "room"

@@ -19,9 +19,9 @@ A joiner enters by the first Opening that names it. Nobody sends before everybod
 numbers, so that the order of messages holds across formations and groups.
 
 **What fails on the way.** A part whose leader dies in between may not come. Then the others miss its members' Openings, suspect
-them and remove them like any member; what is left on both sides finds each other again. A call that is not answered, a plan that
-comes after the caller was given up, an Opening of a formation that this process has no part in are recognised by their tags
-and names: an attempt is (caller, its number), a formation is its tag, a restarted process has another name.
+them and remove them like any member; what is left on both sides finds each other again. A late answer or plan, and an Opening of
+another formation, are recognised by tags and names: an attempt is (caller, its number), a formation is its tag, a restarted
+process has another name.
 
 **Slow networks.** An answer can take longer than the caller waits. The caller says so (``Abandon``) and waits twice as long the
 next time; a later call of the same caller takes the place of the one that is followed. What each part knows about how long
@@ -29,9 +29,7 @@ blocks take, and how long the answer took, goes into the plan, so that a formati
 short before. If a formation loses a member soon all the same, the next attempt to come together waits, twice as long each time.
 
 **Forming** a group from processes that agree: the proposer calls each of them (``Call.invited``), their applications are asked,
-and those who agree are in the plan.
-
-**Closing and renaming** (2.3) are moves too: to no formation at all, or to one with another name.
+and those who agree are in the plan. **Closing and renaming** (2.3) are moves too: to no formation, or to one with another name.
 """
 
 from __future__ import annotations
@@ -43,38 +41,28 @@ from msgspec import structs
 
 from ...core.model import Consent, GroupId, Invitation, ProcessId, Reason, View
 from .attempts import Attempt, Convened, Entry, Followed
+from .delivery import RANK_BITS
 from .membership import DEPARTED
-from .packets import Abandon, Answer, AskJoin, Beacon, Call, Convene, Move, Opening, Plan
+from .packets import Abandon, Answer, AskJoin, Beacon, Call, Convene, Members, Move, Opening, Plan
 
 if TYPE_CHECKING:
     from .part import Part
     from .process import Process
 
-LOST: Final = 256
-"""So many lost members are looked for; the oldest are given up."""
-PASSED_ON: Final = 32
-"""So many of them a plan tells newcomers of."""
-ASKERS: Final = 256
-"""So many processes that want to be let in are noted; further ones ask again."""
-FOUND: Final = 64
-"""So many parts are called together."""
-PROPOSED: Final = 64
-"""So many proposals are before the application, and so many it may have agreed to; further ones are not answered."""
-SMALL: Final = 64
-"""So many members can always come together."""
-FARTHEST: Final = 1 << 20
-"""Numbers of views of two parts do not differ by more."""
+LOST: Final = 256  # lost members that are looked for; the oldest are given up
+PASSED_ON: Final = 32  # lost members that a plan tells newcomers of
+ASKERS: Final = 256  # processes noted that want to be let in; further ones ask again
+FOUND: Final = 64  # parts that are called together
+PROPOSED: Final = 64  # proposals before the application, and proposals it may have agreed to; further ones are not answered
+SMALL: Final = 64  # members that can always come together
+FARTHEST: Final = 1 << 20  # numbers of views of two parts do not differ by more
+# A process that wants to join, or has proposed a group, gives up after this multiple of ``suspect_after``: four of the longest
+# omegas, because a group first agrees on who has failed, and then moves.
 ENTRY_PATIENCE: Final = 32
-"""A process that wants to join, or has proposed a group, gives up after this multiple of ``suspect_after``: four of the longest
-omegas, because a group first agrees on who has failed, and then moves."""
-ANSWER_PATIENCE: Final = 2
-"""A call waits for answers at first, and a plan that is said to be in force, this multiple of ``suspect_after``."""
-DOUBLINGS: Final = 4
-"""Waits that grow are doubled at most this often."""
-SHORT_LIVED: Final = 8
-"""A formation that loses a member within this multiple of ``suspect_after`` was a failure."""
-FIRST_TAG: Final = 2
-"""Tags of plans begin here: 1 is the first formation of a group that is formed by all at once."""
+ANSWER_PATIENCE: Final = 2  # multiple of ``suspect_after`` that a call first waits for answers, and a plan to be in force
+DOUBLINGS: Final = 4  # waits that grow are doubled at most this often
+SHORT_LIVED: Final = 8  # a formation that loses a member within this multiple of ``suspect_after`` was a failure
+FIRST_TAG: Final = 2  # tags of plans begin here: 1 is the first formation of a group that is formed by all at once
 
 
 class Formations:
@@ -86,33 +74,24 @@ class Formations:
         self.parameters = process.parameters
         self.entries: dict[GroupId, Entry] = {}
         self.attempts: dict[GroupId, Attempt] = {}
-        self.lost: dict[GroupId, dict[ProcessId, None]] = {}
-        """Members that have failed, or seem to have."""
+        self.lost: dict[GroupId, dict[ProcessId, None]] = {}  # members that have failed, or seem to have
         self.askers: dict[GroupId, dict[ProcessId, None]] = {}
-        self.found: dict[GroupId, dict[ProcessId, Beacon]] = {}
-        """Other parts' leaders, whom this process would call."""
+        self.found: dict[GroupId, dict[ProcessId, Beacon]] = {}  # other parts' leaders, whom this process would call
         self.followed: dict[GroupId, Followed] = {}
         self.plans: dict[GroupId, Convened] = {}
-        self.wishes: dict[GroupId, GroupId] = {}
-        """Groups to be renamed, or, empty, closed."""
-        self._wished: dict[GroupId, int] = {}
-        """The formation in which that was last said; another move may have come first."""
+        self.wishes: dict[GroupId, GroupId] = {}  # groups to be renamed, or, empty, closed
+        self._wished: dict[GroupId, int] = {}  # the formation in which that was last said; another move may have come first
         self._timers: dict[GroupId, int] = {}
-        self._asked: dict[tuple[GroupId, ProcessId, int], None] = {}
-        """Proposals that the application has been asked about."""
+        self._asked: dict[tuple[GroupId, ProcessId, int], None] = {}  # proposals that the application has been asked about
         self._count = 0
-        self._unanswered: dict[GroupId, int] = {}
-        """Calls in a row that ended without an answer that agrees."""
-        self._failures: dict[GroupId, int] = {}
-        """Formations in a row that lost a member soon."""
-        self._entered: dict[GroupId, int] = {}
-        """When the formation in force began here."""
-        self._not_before: dict[GroupId, int] = {}
-        """When other parts may be called again."""
+        self._unanswered: dict[GroupId, int] = {}  # calls in a row that ended without an answer that agrees
+        self._failures: dict[GroupId, int] = {}  # formations in a row that lost a member soon
+        self._entered: dict[GroupId, int] = {}  # when the formation in force began here
+        self._not_before: dict[GroupId, int] = {}  # when other parts may be called again
 
     # --- coming in ----------------------------------------------------------------------------------------------------
 
-    def ask_to_join(self, group: GroupId, contacts: tuple[ProcessId, ...]) -> None:
+    def ask_to_join(self, group: GroupId, contacts: Members) -> None:
         self.entries[group] = Entry(contacts, self._after(ENTRY_PATIENCE))
         self._ask(group)
 
@@ -124,7 +103,7 @@ class Formations:
         self.host.send(self.entries[group].contacts, AskJoin(group, self.host.me))
         self._timer(group, self.parameters.alive_every)
 
-    def propose(self, group: GroupId, members: tuple[ProcessId, ...]) -> None:
+    def propose(self, group: GroupId, members: Members) -> None:
         """Forms a group of those of these processes that agree."""
         others = tuple(member for member in members if member != self.host.me)
         self._count += 1
@@ -146,16 +125,14 @@ class Formations:
 
     def consent(self, consent: Consent) -> None:
         """The application has decided about a proposal."""
-        invitation = consent.invitation
+        invitation, agrees, text = consent.invitation, consent.agrees, consent.text
         group = invitation.group
-        agrees, text = consent.agrees, consent.text
         if agrees and (group in self.process.parts or not self._is_free(group, invitation.proposer)):
             agrees, text = False, f"{self.host.me} is in {group} already, or about to be"
         if agrees:
             self.attempts.pop(group, None)
-            self.entries[group] = Entry(
-                (), self._after(ENTRY_PATIENCE), invitation.proposer, invitation.attempt, invitation.members
-            )
+            deadline = self._after(ENTRY_PATIENCE)
+            self.entries[group] = Entry((), deadline, invitation.proposer, invitation.attempt, invitation.members)
             self._timer(group, self.parameters.alive_every)
         self.host.send((invitation.proposer,), Answer(group, invitation.attempt, agrees, text=text))
         if not agrees:
@@ -171,9 +148,8 @@ class Formations:
     def awaits(self, source: ProcessId, plan: Plan) -> bool:
         """Whether this process enters by an Opening with this plan, from somebody of whom it knows."""
         entry = self.entries.get(plan.name)
-        if entry is None or plan.name in self.process.parts or not is_sound(plan, source, self.host.me):
-            return False
-        return entry.knows(source)
+        is_new = plan.name not in self.process.parts and is_sound(plan, source, self.host.me)
+        return entry is not None and is_new and entry.knows(source)
 
     # --- packets ------------------------------------------------------------------------------------------------------
 
@@ -195,26 +171,25 @@ class Formations:
         if type(packet) is Call:
             self._called(part, leader, source, packet)
         elif type(packet) is Abandon:
-            self._abandoned(part, source, packet)
+            followed = self.followed.get(part.group)
+            if followed is not None and followed.is_of(source, packet.attempt):
+                del self.followed[part.group]
         elif leader != self.host.me:
             if type(packet) is not Convene and source != leader:
                 self.host.send((leader,), packet)
         elif type(packet) is Beacon:
             self._saw(part, packet)
         elif type(packet) is AskJoin:
-            self._asked_in(part, packet.process)
+            askers, process = self.askers.setdefault(part.group, {}), packet.process
+            if process not in part.members and process and (process in askers or len(askers) < ASKERS):
+                askers[process] = None
+                self._timer(part.group, 0)
         else:
             self._convened(part, source, packet)
 
     def _leader(self, part: Part) -> ProcessId:
         assert part.membership is not None
         return part.membership.survivors[0]
-
-    def _asked_in(self, part: Part, process: ProcessId) -> None:
-        askers = self.askers.setdefault(part.group, {})
-        if process not in part.members and process and (process in askers or len(askers) < ASKERS):
-            askers[process] = None
-            self._timer(part.group, 0)
 
     def _saw(self, part: Part, beacon: Beacon) -> None:
         """Another part shows itself."""
@@ -225,10 +200,9 @@ class Formations:
             self.host.send((leader,), self._beacon(part))
             return
         found = self.found.setdefault(part.group, {})
-        if leader not in found and len(found) >= FOUND:
-            return
-        found[leader] = beacon
-        self._timer(part.group, self.parameters.merge_after // 4)
+        if leader in found or len(found) < FOUND:
+            found[leader] = beacon
+            self._timer(part.group, self.parameters.merge_after // 4)
 
     def _beacon(self, part: Part) -> Beacon:
         return Beacon(part.group, part.number, part.members)
@@ -239,13 +213,12 @@ class Formations:
         assert membership is not None
         followed = self.followed.get(part.group)
         busy = followed is not None and not followed.gives_way_to(source, call.attempt) and followed.until > self.host.now
-        attempt = self.attempts.get(part.group)
         refusal = ""
         if leader != self.host.me:
             refusal = f"{leader} leads"
         elif source in part.members:
             refusal = f"{source} is a member here"
-        elif busy or not part.open or not membership.calm or (attempt is not None and source > self.host.me):
+        elif busy or not part.open or not membership.calm or (part.group in self.attempts and source > self.host.me):
             refusal = "busy"
         if refusal:
             self.host.send((source,), Answer(part.group, call.attempt, False, text=refusal))
@@ -264,15 +237,10 @@ class Formations:
         if attempt is not None and not attempt.invited:
             self._abandon(group, attempt.number, tuple(attempt.called))
 
-    def _abandon(self, group: GroupId, attempt: int, leaders: tuple[ProcessId, ...]) -> None:
+    def _abandon(self, group: GroupId, attempt: int, leaders: Members) -> None:
         if leaders:
             self.host.send(leaders, Abandon(group, attempt))
             self.host.record("form", group, stage="abandon", called=list(leaders), situation="abandons a call")
-
-    def _abandoned(self, part: Part, source: ProcessId, packet: Abandon) -> None:
-        followed = self.followed.get(part.group)
-        if followed is not None and followed.is_of(source, packet.attempt):
-            del self.followed[part.group]
 
     def _invited(self, source: ProcessId, call: Call) -> None:
         group = call.group
@@ -286,10 +254,9 @@ class Formations:
             self.consent(Consent(Invitation(group, source, call.invited, call.attempt), True))
         elif (group, source, call.attempt) not in self._asked:
             agreed = sum(1 for entry in self.entries.values() if entry.agreed_with)
-            if len(self._asked) >= PROPOSED or agreed >= PROPOSED:
-                return
-            self._asked[group, source, call.attempt] = None
-            self.host.invited(Invitation(group, source, call.invited, call.attempt))
+            if len(self._asked) < PROPOSED and agreed < PROPOSED:
+                self._asked[group, source, call.attempt] = None
+                self.host.invited(Invitation(group, source, call.invited, call.attempt))
 
     def _answered(self, source: ProcessId, answer: Answer) -> None:
         attempt = self.attempts.get(answer.group)
@@ -342,10 +309,7 @@ class Formations:
 
     def _go_on_entering(self, group: GroupId, entry: Entry) -> None:
         if self.host.now < entry.deadline:
-            if entry.contacts:
-                self._ask(group)
-            else:
-                self._timer(group, self.parameters.alive_every)
+            self._ask(group)
             return
         del self.entries[group]
         whom = ", ".join(entry.contacts) or entry.agreed_with
@@ -385,20 +349,17 @@ class Formations:
                 self.host.send((leader,), Convene(part.group, convened.attempt, plan))
 
     def _is_following(self, group: GroupId) -> bool:
-        followed = self.followed.get(group)
-        if followed is not None and followed.until <= self.host.now:
+        if group in self.followed and self.followed[group].until <= self.host.now:
             del self.followed[group]
-            return False
-        return followed is not None
+        return group in self.followed
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
     def _come_together(self, part: Part) -> None:
         """Calls the other parts that were found; lets joiners in."""
-        group = part.group
+        group, found = part.group, {}
         if group in self.plans:
             return
-        found = {}
         if self.host.now >= self._not_before.get(group, 0):
             found = {leader: beacon for leader, beacon in self.found.pop(group, {}).items() if leader not in part.members}
         if found:
@@ -431,17 +392,11 @@ class Formations:
         self._abandon(group, attempt.number, tuple(process for process, _ in answers if process not in planned))
 
     def _plan(self, part: Part, answers: list[tuple[ProcessId, Answer]], attempt: int, slowest: int = 0) -> None:
-        group = part.group
-        parts: list[tuple[ProcessId, ...]] = [part.members]
-        members = dict.fromkeys(part.members)
-        number = part.reach
-        leaders = []
+        group, number, leaders = part.group, part.reach, list[ProcessId]()
+        parts, members = [part.members], dict.fromkeys(part.members)
         for leader, answer in answers:
-            if leader not in answer.members or len(set(answer.members)) < len(answer.members):
-                continue
-            if not 0 <= answer.number - part.number <= FARTHEST and answer.number > part.number:
-                continue
-            if not self._has_room((*members, *answer.members)):
+            is_proper = leader in answer.members and len(set(answer.members)) == len(answer.members)
+            if not is_proper or answer.number > part.number + FARTHEST or not self._has_room((*members, *answer.members)):
                 continue
             if not any(member in members for member in answer.members):
                 parts.append(answer.members)
@@ -461,32 +416,20 @@ class Formations:
         plan = self.make_plan(group, number + 1, tuple(members), tuple(parts), newcomers)
         plan = structs.replace(plan, patience=patience if patience > self.parameters.suspect_after else 0)
         self.plans[group] = Convened(plan, attempt, tuple(leaders))
-        self.host.record(
-            "form",
-            group,
-            stage="plan",
-            form=plan.form,
-            number=plan.number,
-            members=list(plan.members),
-            parts=[list(one) for one in parts],
-            situation=f"plan of {len(parts)} parts" if leaders else "lets joiners in",
-        )
+        known = {"form": plan.form, "number": plan.number, "members": list(members), "parts": [list(one) for one in parts]}
+        situation = f"plan of {len(parts)} parts" if leaders else "lets joiners in"
+        self.host.record("form", group, stage="plan", **known, situation=situation)
         self.process.say(part, Move(plan))
         for leader in leaders:
             self.host.send((leader,), Convene(group, attempt, plan))
         self._timer(group, self.parameters.alive_every)
 
-    def _has_room(self, members: tuple[ProcessId, ...]) -> bool:
+    def _has_room(self, members: Members) -> bool:
         """Whether a plan with these, who are named twice in it, goes into a packet whatever else it says."""
         return len(members) <= SMALL or 4 * sum(len(member) + 3 for member in members) <= self.host.max_packet
 
     def make_plan(
-        self,
-        group: GroupId,
-        number: int,
-        members: tuple[ProcessId, ...],
-        parts: tuple[tuple[ProcessId, ...], ...] = (),
-        newcomers: tuple[ProcessId, ...] = (),
+        self, group: GroupId, number: int, members: Members, parts: tuple[Members, ...] = (), newcomers: Members = ()
     ) -> Plan:
         """A plan whose tag no other has: it is of this process, and of this moment."""
         self._count += 1
@@ -541,39 +484,23 @@ class Formations:
             learned = old.membership.suspector.learned if old is not None and old.membership is not None else 0
             part.membership.suspector.begin_with(max(plan.patience, learned))
             part.membership.origins = origins(plan, old)
-        part.previous = old
-        part.open = False
+        part.previous, part.open = old, False
         if old is not None:
             process.goes_on(old, part if old.group == group else None)
             if old.membership is not None and part.membership is not None:
                 part.membership.wants_out = old.membership.wants_out
                 part.membership.expelled = old.membership.expelled
             part.flow.full = old.flow.full
-        before = old.members if old is not None else ()
-        view = View(
-            group,
-            plan.number,
-            plan.members,
-            joined=tuple(member for member in plan.members if member not in before),
-            rank=process.rank_of_view(part),
-            parts=plan.parts,
-            newcomers=plan.newcomers,
-            signatures=process.signatures(part),
-        )
-        self.host.record(
-            "form",
-            group,
-            stage="enter",
-            form=plan.form,
-            number=plan.number,
-            situation=f"enters with {len(plan.parts)} parts",
-        )
+        joined = tuple(member for member in plan.members if old is None or member not in old.members)
+        rank = (process.counter + 1) << RANK_BITS if part.order == "total" else None  # after all that was delivered here
+        view = View(group, plan.number, plan.members, joined, {}, rank, plan.parts, plan.newcomers, process.signatures(part))
+        situation = f"enters with {len(plan.parts)} parts"
+        self.host.record("form", group, stage="enter", form=plan.form, number=plan.number, situation=situation)
         if old is not None and old.group != group:
             self.host.renamed(old.group, view)
         else:
             self.host.install(view)
-        entry = self.entries.get(group)
-        contacts = entry.contacts if entry is not None else ()
+        contacts = self.entries[group].contacts if group in self.entries else ()
         known_of = (*plan.lost, *contacts, *self.lost.get(group, {}), *(self.lost.get(old.group, {}) if old is not None else ()))
         for known in (self.entries, self.attempts, self.followed, self.found):
             known.pop(group, None)
@@ -619,24 +546,11 @@ class Formations:
 
     def forget(self, group: GroupId) -> None:
         """This process is no longer in the group."""
-        for known in (
-            self.entries,
-            self.attempts,
-            self.followed,
-            self.found,
-            self.plans,
-            self.lost,
-            self.askers,
-            self.wishes,
-            self._wished,
-            self._unanswered,
-            self._failures,
-            self._entered,
-            self._not_before,
-        ):
-            known.pop(group, None)
         if self._timers.pop(group, None) is not None:
             self.host.cancel_timer(("form", group))
+        for known in vars(self).values():
+            if isinstance(known, dict):  # all that is kept by group
+                known.pop(group, None)
 
     def unfinished(self) -> Reason | None:
         for group in self.entries:
@@ -648,7 +562,7 @@ class Formations:
         return None
 
 
-def origins(plan: Plan, old: Part | None) -> tuple[tuple[ProcessId, ...], ...]:
+def origins(plan: Plan, old: Part | None) -> tuple[Members, ...]:
     """The parts that a formation comes from, without newcomers: those of their members that do not come may go on there."""
     if not plan.parts:
         return (plan.members,) if old is not None else ()  # a new name, or a new group

@@ -11,7 +11,7 @@ Over a transport that loses and overtakes (3.7), each message also says which on
 kept aside (``early``) under the number of the one that it follows, and that number is the '-' of the thesis. Then a block may be
 complete although one before it is not (:meth:`BlockMatrix.is_complete`, Fig. 3.4); deliveries go by the complete prefix.
 
-What has been received is kept until it is stable, because anybody may ask for it.
+What has been received is kept until it is stable, because any member may ask for it.
 
 **Members that fail (6.3.2, vii)** leave their column behind: it *ends*, and from there on is full of virtual null messages, which
 are complete and stable at everybody. The view that removes the member takes the column out of those that count; its place
@@ -22,78 +22,39 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from ...core.model import ProcessId
 from .packets import Data, Null, Word
 
 Multicast: TypeAlias = Data | Null | Word
-FOREVER: Final = 1 << 62
-"""A column that has ended is complete, and stable, up to here."""
+FOREVER: Final = 1 << 62  # a column that has ended is complete, and stable, up to here
 
 
+@dataclass(slots=True, eq=False)
 class Column:
     """One member: what it sent in the group, as far as that is known here, and what it said about itself."""
 
-    __slots__ = (
-        "announced",
-        "asked_at",
-        "complete",
-        "count",
-        "cut",
-        "done",
-        "early",
-        "flow",
-        "heard",
-        "index",
-        "kept",
-        "last",
-        "probed",
-        "process",
-        "queue",
-        "stable",
-        "tries",
-        "waited",
-        "watchers",
-    )
-
-    def __init__(self, process: ProcessId, index: int) -> None:
-        self.process = process
-        self.index = index
-        self.last = 0
-        """Everything that it sent up to this block is here."""
-        self.flow = 0
-        """The same in flow numbers."""
-        self.early: dict[int, Multicast] = {}
-        """What came beyond a gap, by the block of the message before it."""
-        self.announced = 0
-        """It says that it has sent so much."""
-        self.queue: deque[Data] = deque()
-        """What is here without a gap and not yet delivered."""
-        self.count = 0
-        """Batches of it that were delivered."""
-        self.kept: deque[Multicast] = deque()
-        """What may be asked for, oldest first."""
-        self.complete = 0
-        """What it said last: it has everything up to this flow number (lcb),"""
-        self.stable = 0
-        """it knows that everybody has everything up to this one (lsb),"""
-        self.done = 0
-        """and it has delivered everything up to this one."""
-        self.tries = 0
-        """How often its gap was asked for without getting further."""
-        self.asked_at = 0
-        """``last`` when it was asked for."""
-        self.heard = -1
-        """When something last came from it; -1: never."""
-        self.probed = -1
-        """When it was last asked for a sign of life; -1: never."""
-        self.cut: int | None = None
-        """It has ended: of what it sent, what is up to here counts."""
-        self.waited = 0
-        """The block of the last message whose wait was written down."""
-        self.watchers: list[tuple[int, int, Any]] = []
-        """Who waits until ``settled`` is so large (a heap)."""
+    process: ProcessId
+    index: int
+    last: int = 0  # everything that it sent up to this block is here
+    flow: int = 0  # the same in flow numbers
+    early: dict[int, Multicast] = field(default_factory=dict)  # what came beyond a gap, by the block of the message before it
+    announced: int = 0  # the last block that it says it has sent
+    queue: deque[Data] = field(default_factory=deque)  # what is here without a gap and not yet delivered
+    count: int = 0  # batches of it that were delivered
+    kept: deque[Multicast] = field(default_factory=deque)  # what may be asked for, oldest first
+    complete: int = 0  # what it said last: it has everything up to this flow number (lcb),
+    stable: int = 0  # it knows that every member has everything up to this one (lsb),
+    done: int = 0  # and it has delivered everything up to this one
+    tries: int = 0  # how often its gap was asked for without getting further
+    asked_at: int = 0  # ``last`` when it was asked for
+    heard: int = -1  # when something last came from it; -1: never
+    probed: int = -1  # when it was last asked for a sign of life; -1: never
+    cut: int | None = None  # it has ended: of what it sent, what is up to here counts
+    waited: int = 0  # the block of the last message whose wait was recorded
+    watchers: list[tuple[int, int, Any]] = field(default_factory=list)  # what waits until ``settled`` reaches a number (a heap)
 
     @property
     def settled(self) -> int:
@@ -113,8 +74,7 @@ class Column:
 
     def gaps(self) -> list[tuple[int, int]]:
         """Blocks that are missing, as (after, up to and including)."""
-        found = []
-        here = self.last
+        found, here = [], self.last
         for packet in sorted(self.early.values(), key=lambda packet: packet.block):
             if packet.previous > here:
                 found.append((here, packet.previous))
@@ -142,13 +102,10 @@ class BlockMatrix:
         self.roster = self.members = tuple(self.columns.values())
         self.counted = tuple(self.columns[process] for process in (counted or members))
         self.fifo = fifo
-        self.largest = 0
-        """The largest block that there is."""
-        self.spoken = 0
-        """The largest block with a message, or a word, in it."""
+        self.largest = 0  # the largest block that there is
+        self.spoken = 0  # the largest block with a message, or a word, in it
         self.largest_flow = 0
-        self.complete = 0
-        """All blocks up to this one are complete."""
+        self.complete = 0  # all blocks up to this one are complete
 
     def enter(self, column: Column, packet: Multicast) -> bool:
         """Enters a message; False if it is here already, or waits for one before it."""
@@ -196,11 +153,8 @@ class BlockMatrix:
     def is_complete(self, block: int) -> bool:
         """Whether this block is complete, by the definition of 3.7, whatever is missing before it."""
         for column in self.counted:
-            if column.last >= block:
-                continue
             known = [(plus, True) for plus in column.plus()] + [(minus, False) for minus in column.minus()]
-            following = min((entry for entry in known if entry[0] >= block), default=(0, False))
-            if not following[1]:
+            if column.last < block and not min((entry for entry in known if entry[0] >= block), default=(0, False))[1]:
                 return False
         return True
 
@@ -216,8 +170,7 @@ class BlockMatrix:
                 kept.popleft()
 
     def held(self) -> int:
-        """Messages that are kept here: delivered but not stable, waiting, or early. (Null messages have nothing to keep but their
-        numbers; there are at most N of each member beside the messages.)"""
+        """Messages kept here: delivered but not stable, waiting, or early. (Nulls are a few numbers, at most N a member.)"""
         total = 0
         for column in self.members:
             total += sum(1 for packet in (*column.kept, *column.early.values()) if type(packet) is Data)

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-A *group view* is this class for one group at one process. It and the others talk by words: null messages of the Block Matrix
-with something to say. So they come reliably, in the order in which each was sent, and before anything that was sent after them,
-which is what the agreement stands on. They do not wait for flow control: a failed member stops stability, and with it sending.
+A *group view* is this class for one group at one process. Group views talk by words: null messages of the Block Matrix with
+something to say. So words come reliably, in the order in which each member sent them, and before anything that it sent after
+them, which the agreement depends on. They do not wait for flow control: a failed member stops stability, and with it sending.
 
 The rules bear the thesis's numbers.
 
@@ -21,44 +21,41 @@ The rules bear the thesis's numbers.
 (viii) Who finds itself in another's detection suspects that one: exclusion is mutual.
 (ix)   The view without them is installed when a ``Remove`` is delivered, in its place in the order.
 
-While P_k is suspected, whatever comes from it is pending: kept, not looked at. That makes (v) sound. When it holds, everybody
-outside the detection has the same last message of everybody in it and takes nothing more from them, refutations included;
-so nobody can go back on it, and whoever has confirmed less has said so before.
+While P_k is suspected, what comes from it is pending: kept, not looked at. That makes (v) sound. When it holds, all outside the
+detection have the same last message of each in it and take nothing more from them, refutations included; so none can go back on
+it, and a member that has confirmed less has said so before.
 
 **Suspicions in a circle** (a suspects c, c suspects b, b suspects a) satisfy neither (iii) nor (v): the only member that could
 refute a suspicion suspects the member that has it, and does not look at what it says. So a suspicion is *repeated*, every one and
 a half omegas, until it is settled, and a ``Suspect`` among the pending packets is *overheard*: a member that has more of the
-accused and does not suspect it refutes, as in (iii). That is sound. A Refute only says that its sender has not agreed and has
+accused and does not suspect it refutes, as in (iii). That is sound: a Refute only says that its sender has not agreed and has
 more; a detection that was confirmed without it has its sender in it, and those who agreed on that do not look at the Refute. If
-messages cannot go round at all, because the links of the circle stay broken, nothing settles the suspicions. Then, after the
-time by which every member that lives has suspected or refuted (:meth:`Membership.parts_at`), those that have done neither are
-suspected too, so that parts go on by themselves and meet again when the links work. Where only a majority may go on, that would
-halt all of them: without a majority that hears each other nothing can be agreed, so members wait until the links work.
+the links of the circle stay broken, nothing settles the suspicions. Then, after the time by which every live member has suspected
+or refuted (:meth:`Membership.parts_at`), those that have done neither are suspected too, so that parts go on by themselves and
+meet again when the links work. Where only a majority may go on, that would halt all of them, so members wait for the links.
 
-**The cut.** Total order: the smallest lbn of the detection. Nobody has a complete block above it, so nobody has delivered
-anything there, and what one of the failed sent after having delivered something of another that nobody else has is above it. A
-causal order may have delivered all it has. There each of the failed has its own lbn, which everybody has, lessened by whatever
-depends on something beyond another's cut (nobody can have delivered that either). Slow order, which delivers one block ahead:
-the smallest lbn and one more, or the own if that is less.
+**The cut.** Total order: the smallest lbn of the detection. No member has a complete block above it, so none has delivered
+anything there, and what one of the failed sent after delivering something of another that no survivor has is above it. A causal
+order may have delivered all it has. There each of the failed has its own lbn, which all have, lessened by what depends on
+something beyond another's cut (which none can have delivered either). Slow order, which delivers one block ahead: the smallest
+lbn and one more, or the own if that is less.
 
-**When the view changes.** In total order the first ``Remove`` that is delivered does it, at the same place for all, with whomever
-else has a cut below it. A causal
-order has no such place. There the *last* of all survivors' ``Remove`` with the same failed members does: each of them holds
-back what is numbered above its own one, everything up to the last is delivered when its block is complete, then comes the view.
-The same for original virtual synchrony (``same_view``, 6.4), with sending stopped from one's own ``Remove`` to the view:
-everything that was sent before is numbered below, and only what a member sends after its own one is held back.
+**When the view changes.** In total order the first ``Remove`` that is delivered does it, at the same place for all, with every
+other member that has a cut below it. A causal order has no such place. There the *last* of all survivors' ``Remove`` with the
+same failed members does: each of them holds back what is numbered above its own one, everything up to the last is delivered when
+its block is complete, then comes the view. The same for original virtual synchrony (``same_view``, 6.4), with sending stopped
+from one's own ``Remove`` to the view: what was sent before is numbered below; only what a member sends after it is held back.
 
-**Leaving.** ``Bye`` is a member's last message. Who has it treats the member as failed there, and nobody has to agree: it is
-the same message for all. The leaver says it when everything that it had before its last message is stable: it can be asked
-for nothing, and what it knew nobody has to miss. Then it waits until everybody has shown that it has it.
+**Leaving.** ``Bye`` is a member's last message. A process that has it treats the member as failed there, and no agreement is
+needed: it is the same message for all. The leaver says it when everything that it had before its last message is stable: it can
+be asked for nothing, and none has to miss what it knew. Then it waits until all have shown that they have it.
 
-**An application that does not read** stops the senders of the group (``Flow.room``). The process knows it and goes by itself,
-when it has held them up for ``patience``: it leaves as above, without what it had still to send, with a ``Bye`` that says why,
-and halts. So the others need not agree on it.
+**An application that does not read** stops the senders of the group (``Flow.room``). When it has held them up for ``patience``,
+the process goes by itself: it leaves as above, without what it had still to send, with a ``Bye`` that says why, and halts. So the
+others need not agree on it.
 
-**Moving** to another formation (:mod:`.formation`): at the delivery of a ``Move`` sending stops, and each member says
-``Close``; at the last Close everything that was sent here is delivered at everybody, and the formation ends. If a member is
-removed in between, the move is void.
+**Moving** to another formation (:mod:`.formation`): at the delivery of a ``Move`` sending stops, and each member says ``Close``;
+at the last Close all that was sent here is delivered, and the formation ends. If a member is removed before, the move is void.
 """
 
 from __future__ import annotations
@@ -79,22 +76,15 @@ if TYPE_CHECKING:
     from .process import Process
 
 Detection: TypeAlias = tuple[tuple[ProcessId, int], ...]
-PENDING: Final = 10_000
-"""Packets of a suspected member that are kept; further ones are asked for again if it turns out to live."""
-PENDING_BYTES: Final = 16 << 20
-"""Bytes of messages in them."""
-DETECTIONS: Final = 256
-"""Detections of others that cannot be taken over yet."""
+PENDING: Final = 10_000  # packets of a suspected member that are kept; further ones are asked for again if it turns out to live
+PENDING_BYTES: Final = 16 << 20  # bytes of messages in them
+DETECTIONS: Final = 256  # detections of others that cannot be taken over yet
 LEFT: Final = "left"
 NOT_READING: Final = "not reading"
-DEPARTED: Final = frozenset({LEFT, NOT_READING})
-"""Reasons of members that have said Bye: everybody has the same of them, and they are not looked for."""
+DEPARTED: Final = frozenset({LEFT, NOT_READING})  # members that have said Bye: all have the same of them, none looks for them
 UNSETTLED: Final = "unsettled"
-REPEAT: Final = 3
-"""Suspicions that are not settled are repeated after this many halves of ``suspect_after``: those who share them have mostly said
-so by then."""
-GIVE_UP: Final = 4
-"""A leaver waits for the others' answers for so many times ``suspect_after`` at the most."""
+REPEAT: Final = 3  # unsettled suspicions are repeated after this many halves of ``suspect_after``: most answers are here by then
+GIVE_UP: Final = 4  # a leaver waits for the others' answers for so many times ``suspect_after`` at the most
 
 
 class Membership:
@@ -107,59 +97,37 @@ class Membership:
         self.parameters = process.parameters
         self.suspector = Suspector(self)
         self.suspicions: dict[ProcessId, int] = {}
-        self.reasons: dict[ProcessId, Reason] = {}
-        """Why each of them is suspected,"""
-        self.since: dict[ProcessId, int] = {}
-        """and since when."""
-        self._overheard: dict[tuple[ProcessId, ProcessId], int] = {}
-        """Suspicions of suspected members that were refuted here: who has it, of whom, and the block."""
-        self._repeats = False
-        """The timer for repeating them is set."""
-        self.recorded: dict[ProcessId, dict[ProcessId, int]] = {}
-        """Others' suspicions: whom, who does, and the block that each has last."""
-        self.kept: list[tuple[ProcessId, Detection]] = []
-        """Others' detections that cannot be taken over yet."""
+        self.reasons: dict[ProcessId, Reason] = {}  # why each of them is suspected,
+        self.since: dict[ProcessId, int] = {}  # and since when
+        self._overheard: dict[tuple[ProcessId, ProcessId], int] = {}  # refuted here: (suspected member, its suspect), block
+        self._repeats = False  # the timer for repeating them is set
+        self.recorded: dict[ProcessId, dict[ProcessId, int]] = {}  # others' suspicions: of whom, by whom, and its last block
+        self.kept: list[tuple[ProcessId, Detection]] = []  # others' detections that cannot be taken over yet
         self.pending: dict[ProcessId, list[Multicast]] = {}
         self._pending_bytes: dict[ProcessId, int] = {}
-        self.failed: dict[ProcessId, Reason] = {}
-        """Failed or left, and in the view still."""
-        self.counted = part.order != "total" or self.parameters.same_view
-        """The view waits for the last Remove, not for the first."""
-        self.votes: dict[ProcessId, frozenset[ProcessId]] = {}
-        """Whom each member's last Remove that was delivered here removes."""
-        self.controls: list[tuple[int, int, ProcessId, Column, Word]] = []
-        """Ordered words that are not delivered yet (a heap)."""
-        self.limit: int | None = None
-        """Causal orders: messages with larger numbers are held back; None: none are."""
+        self.failed: dict[ProcessId, Reason] = {}  # failed or left, and in the view still
+        self.counted = part.order != "total" or self.parameters.same_view  # the view waits for the last Remove, not for the first
+        self.votes: dict[ProcessId, frozenset[ProcessId]] = {}  # whom each member's last Remove that was delivered here removes
+        self.controls: list[tuple[int, int, ProcessId, Column, Word]] = []  # ordered words that are not delivered yet (a heap)
+        self.limit: int | None = None  # causal orders: messages with larger numbers are held back; None: none are
+        # Original virtual synchrony: the Removes of each member that have not installed a view. What follows is in the next view.
         self.marks: dict[ProcessId, list[int]] = {}
-        """Original virtual synchrony: the Removes of each member that have not installed a view yet. What it sends after the
-        first of them it sends in the next view."""
-        self.own_removes: list[int] = []
-        """Causal orders: the blocks of one's own Removes that have not installed a view yet."""
+        self.own_removes: list[int] = []  # causal orders: the blocks of one's own Removes that have not installed a view yet
         self.held_back: list[Column] = []
         self.owes_remove = False
         self.moving: Plan | None = None
         self.said_close = False
         self.closed: dict[ProcessId, None] = {}
-        self.before_last = 0
-        """What there was (flow number) when this process sent its last message."""
+        self.before_last = 0  # what there was (flow number) when this process sent its last message
         self.wants_out = False
-        self.expelled: Reason | None = None
-        """It goes because its application does not read."""
-        self._held_up: int | None = None
-        """Since when senders wait for this process's application to read."""
-        self.bye = 0
-        """The block of one's own Bye; 0: not said."""
-        self.let_go: dict[ProcessId, None] = {}
-        """Who has shown that it has it."""
-        self.origins: tuple[tuple[ProcessId, ...], ...] = ()
-        """The parts that this formation comes from."""
-        self._absent: set[ProcessId] = set()
-        """Members of them that never came."""
-        self.halted = False
-        """This process is in a minority, and stops."""
-        self.stopped = ""
-        """Why sending is stopped, as far as that has been written down."""
+        self.expelled: Reason | None = None  # it goes because its application does not read
+        self._held_up: int | None = None  # since when senders wait for this process's application to read
+        self.bye = 0  # the block of one's own Bye; 0: not said
+        self.let_go: dict[ProcessId, None] = {}  # who has shown that it has it
+        self.origins: tuple[tuple[ProcessId, ...], ...] = ()  # the parts that this formation comes from
+        self._absent: set[ProcessId] = set()  # members of them that never came
+        self.halted = False  # this process is in a minority, and stops
+        self.stopped = ""  # why sending is stopped, as far as that has been written down
 
     # --- what others know ---------------------------------------------------------------------------------------------
 
@@ -175,15 +143,13 @@ class Membership:
 
     def may_send(self) -> bool:
         """Whether messages may be sent; writes down when that ends and begins again."""
-        condition = ""
         if self.part.begun is not None:  # a message that has gone out in part is finished
             return True
+        condition = ""
         if self.moving is not None:
             condition = "moving"
-        elif self.bye:
-            condition = "leaving"
-        elif self.parameters.same_view and self.failed:
-            condition = "view change"
+        elif self.bye or (self.parameters.same_view and self.failed):
+            condition = "leaving" if self.bye else "view change"
         if condition and not self.stopped:
             text = f"{self.host.me} may not send in {self.part.group}: {_STOPS[condition]}"
             reason = Reason(condition, text, {"condition": condition})
@@ -208,11 +174,7 @@ class Membership:
             return Reason("removing", text, {"group": group})
         if self.moving is not None:
             return Reason("moving", f"{group} moves to view {self.moving.number}", {"group": group})
-        if self.wants_out:
-            return Reason("leaving", f"{self.host.me} leaves {group}", {"group": group})
-        return None
-
-    # --- (i) suspecting -----------------------------------------------------------------------------------------------
+        return Reason("leaving", f"{self.host.me} leaves {group}", {"group": group}) if self.wants_out else None
 
     def suspect(self, found: Sequence[tuple[Column, dict[str, Any]]], why: str = "silence") -> None:
         """(i), and the second half of (viii)."""
@@ -245,8 +207,7 @@ class Membership:
 
     @property
     def disagreement(self) -> int:
-        """How long the others may neither share nor refute a suspicion: the longest omega that any of them can have come to,
-        and ``patience``."""
+        """How long the others may neither share nor refute a suspicion: the longest omega, and ``patience``."""
         return LONGEST * self.parameters.suspect_after + self.parameters.longest_wait
 
     def parts_at(self, since: int) -> int:
@@ -255,35 +216,29 @@ class Membership:
 
     def _part_from_the_undecided(self) -> None:
         """Suspects members that have neither shared nor refuted a suspicion although they had the time."""
-        overdue = [process for process, since in self.since.items() if 0 < self.parts_at(since) <= self.host.now]
-        undecided = {
-            member: process
-            for process in overdue
-            for member in self._others()
-            if self.recorded.get(process, {}).get(member) != self.suspicions[process]
-        }
+        undecided: dict[ProcessId, ProcessId] = {}
+        for process in [process for process, since in self.since.items() if 0 < self.parts_at(since) <= self.host.now]:
+            recorded, last = self.recorded.get(process, {}), self.suspicions[process]
+            undecided.update({member: process for member in self._others() if recorded.get(member) != last})
         found = [(self.part.matrix.columns[member], {"about": process}) for member, process in undecided.items()]
         if found:
             self.suspect(found, UNSETTLED)
 
     def _reason(self, process: ProcessId, last: int, why: str, evidence: dict[str, Any]) -> Reason:
+        me = self.host.me
         if why == "mutual":
-            known = {"last": last, "by": evidence["by"], "suspected_by": self.host.me}
-            return Reason("excluded us", f"{process} has excluded {self.host.me}", known)
+            return Reason("excluded us", f"{process} has excluded {me}", {"last": last, "by": evidence["by"], "suspected_by": me})
         if why == "absent":
-            known = {"last": last, "suspected_by": evidence["by"]}
-            return Reason("crashed", f"{process} did not come: it failed on the way", known)
+            text = f"{process} did not come: it failed on the way"
+            return Reason("crashed", text, {"last": last, "suspected_by": evidence["by"]})
         if why == UNSETTLED:
-            known = {"last": last, "suspected_by": self.host.me, **evidence}
             time = format_duration(self.disagreement)
             text = f"{process} has neither confirmed nor refuted in {time} that {evidence['about']} failed"
-            return Reason(UNSETTLED, text, known)
-        silence = evidence["silence"]
-        text = (
-            f"{process} has sent nothing for block {evidence['block']} in {format_duration(silence // 1000 * 1000)}; its last "
-            f"message had block {last}"
-        )
-        return Reason("crashed", text, {"last": last, "suspected_by": self.host.me, **evidence})
+        else:
+            time = format_duration(evidence["silence"] // 1000 * 1000)
+            text = f"{process} has sent nothing for block {evidence['block']} in {time}; its last message had block {last}"
+        code = UNSETTLED if why == UNSETTLED else "crashed"
+        return Reason(code, text, {"last": last, "suspected_by": me, **evidence})
 
     def is_pending(self, source: ProcessId, packet: Multicast) -> bool:
         """Keeps what a suspected member sends."""
@@ -307,8 +262,6 @@ class Membership:
             self._overheard[by, process] = last
             self._refute(column, {by: last})
 
-    # --- hearing ------------------------------------------------------------------------------------------------------
-
     def heard(self, column: Column, word: Word) -> None:
         """A word has come in sequence."""
         say, by = word.say, column.process
@@ -325,8 +278,6 @@ class Membership:
             self._departs(column, say)
         elif type(say) is Remove and self.bye and self.host.me in say.failed:
             self.let_go[by] = None
-
-    # --- (ii), (iii) --------------------------------------------------------------------------------------------------
 
     def _record(self, by: ProcessId, process: ProcessId, last: int) -> None:
         """(ii)"""
@@ -347,11 +298,8 @@ class Membership:
 
     def compare(self, column: Column) -> None:
         """(iii): there may be more of the member here than others have who suspect it."""
-        recorded = self.recorded.get(column.process)
-        if not recorded:
-            return
         last = self._has(column)
-        behind = {by: theirs for by, theirs in recorded.items() if theirs < last}
+        behind = {by: theirs for by, theirs in self.recorded.get(column.process, {}).items() if theirs < last}
         if behind:
             self._refute(column, behind)
 
@@ -361,35 +309,20 @@ class Membership:
 
     def _refute(self, column: Column, behind: dict[ProcessId, int]) -> None:
         """Tells all that there is more of a member than these have."""
-        last = self._has(column)
-        sent = 0
-        for by, theirs in behind.items():
-            sent += self.process.repair.send_again(self.part, by, column, theirs, last)
-        highest = max(behind.values())
-        self.host.record(
-            "refute",
-            self.part.group,
-            process=column.process,
-            last=highest,
-            up_to=last,
-            of=list(behind),
-            packets=sent,
-            situation="refutes",
-        )
+        last, highest = self._has(column), max(behind.values())
+        sent = sum([self.process.repair.send_again(self.part, by, column, theirs, last) for by, theirs in behind.items()])
+        known = {"process": column.process, "last": highest, "up_to": last, "of": list(behind), "packets": sent}
+        self.host.record("refute", self.part.group, **known, situation="refutes")
         self.process.say(self.part, Refute(column.process, highest, last))
         self.erase(column.process, highest)
 
     def erase(self, process: ProcessId, last: int) -> None:
         """What is recorded of a refuted suspicion is void."""
-        recorded = self.recorded.get(process)
-        if recorded is not None:
-            left = {by: theirs for by, theirs in recorded.items() if theirs > last}
-            if left:
-                self.recorded[process] = left
-            else:
-                del self.recorded[process]
-
-    # --- (iv) ---------------------------------------------------------------------------------------------------------
+        left = {by: theirs for by, theirs in self.recorded.get(process, {}).items() if theirs > last}
+        if left:
+            self.recorded[process] = left
+        else:
+            self.recorded.pop(process, None)
 
     def _refuted(self, by: ProcessId, say: Refute) -> None:
         self.erase(say.process, say.last)
@@ -416,14 +349,9 @@ class Membership:
         for packet in sorted(self.pending.pop(column.process, ()), key=lambda packet: packet.block):
             self.process.multicast(self.part, column.process, packet)
 
-    # --- (v) to (viii) ------------------------------------------------------------------------------------------------
-
     def think(self) -> None:
         """Confirms whatever can be."""
-        while self.suspicions and not self.bye and not self.halted:
-            agreed = self._taken_over() or self._agreed()
-            if agreed is None:
-                return
+        while self.suspicions and not self.bye and not self.halted and (agreed := self._taken_over() or self._agreed()):
             by, detection = agreed
             self._confirm(detection, by)
 
@@ -468,40 +396,28 @@ class Membership:
 
     def _confirm(self, detection: Detection, by: ProcessId) -> None:
         """(v) or (vi), and (vii)."""
-        part, now, me = self.part, self.host.now, self.host.me
+        part = self.part
         self.process.say(part, Confirmed(detection))
         if self._is_minority(detection):
             return
         cuts = self.cuts(dict(detection))
         asked = min(self.since[process] for process, _ in detection)
+        columns = [part.matrix.columns[process] for process, _ in detection]
         discarded: list[tuple[ProcessId, int, int]] = []
-        columns = []
-        for process, _ in detection:
-            column = part.matrix.columns[process]
-            columns.append(column)
-            for packet in column.end(cuts[process]):
+        for column in columns:
+            for packet in column.end(cuts[column.process]):
                 if packet.batch.count or not packet.batch.total:
-                    discarded.append((packet.sender or process, packet.batch.first, packet.batch.count))
-            self._forget(process)
-        situation = "confirms" if by == me else "takes a detection over"
-        self.host.record(
-            "confirm",
-            part.group,
-            detection=dict(detection),
-            cut=cuts,
-            by=by,
-            discarded=discarded,
-            suspected_for=now - asked,
-            situation=situation,
-        )
+                    discarded.append((packet.sender or column.process, packet.batch.first, packet.batch.count))
+            self._forget(column.process)
+        known: dict[str, Any] = {"detection": dict(detection), "cut": cuts, "by": by, "discarded": discarded}
+        situation = "confirms" if by == self.host.me else "takes a detection over"
+        self.host.record("confirm", part.group, **known, suspected_for=self.host.now - asked, situation=situation)
         if self.failed:
             self.host.record("state", part.group, situation="cascade")
         for process, _ in detection:
             self.failed[process] = self.reasons.pop(process)
         self.kept = [(one, other) for one, other in self.kept if any(self._is_member(process) for process, _ in other)]
-        part.others = tuple(
-            process for process in part.others if process not in self.failed or self.failed[process].code in DEPARTED
-        )
+        part.others = tuple(one for one in part.others if one not in self.failed or self.failed[one].code in DEPARTED)
         self.process.delivery.ended(part, columns)
         self._remove()
 
@@ -511,10 +427,10 @@ class Membership:
         self.pending.pop(process, None)
         self.recorded.pop(process, None)
         self._unrecord(process)
-        self.kept = [(by, detection) for by, detection in self.kept if by != process]
 
     def _unrecord(self, by: ProcessId) -> None:
-        """What a member suspected that is gone is void."""
+        """What a member suspected or detected that is gone is void."""
+        self.kept = [(one, detection) for one, detection in self.kept if one != by]
         left = {process: {one: last for one, last in held.items() if one != by} for process, held in self.recorded.items()}
         self.recorded = {process: held for process, held in left.items() if held}
 
@@ -525,22 +441,17 @@ class Membership:
             return dict.fromkeys(detection, least)
         if self.part.order == "slow":
             return {process: min(last, least + 1) for process, last in detection.items()}
-        cuts = dict(detection)
+        cuts, before = dict(detection), dict[ProcessId, int]()
         vectors = self.process.delivery.vectors[self.part.kind]
-        columns = self.part.matrix.columns
-        shrunk = True
-        while shrunk:
-            shrunk = False
-            for process, cut in cuts.items():
-                for packet in columns[process].queue:
-                    if packet.block > cut:
-                        break
+        while cuts != before:
+            before = dict(cuts)
+            for process, cut in before.items():
+                for packet in self.part.matrix.columns[process].queue:
+                    needs = vectors.within(self.part, packet) if packet.block <= cut else ()
                     if any(
-                        column.process in cuts and vectors.is_beyond(column, number, cuts[column.process])
-                        for column, number in vectors.within(self.part, packet)
+                        column.process in cuts and vectors.is_beyond(column, last, cuts[column.process]) for column, last in needs
                     ):
                         cuts[process] = packet.block - 1
-                        shrunk = True
                         break
         return cuts
 
@@ -579,13 +490,10 @@ class Membership:
 
     def say_what_is_owed(self) -> None:
         """Says Remove, and Close, which is one's last message here, when no message is under way in part."""
-        if self.part.begun is not None:
-            if self.owes_remove and not self.parameters.same_view:
-                self._say_remove()
-            return
-        if self.owes_remove:
+        whole = self.part.begun is None
+        if self.owes_remove and (whole or not self.parameters.same_view):
             self._say_remove()
-        if self.moving is not None and not self.said_close:
+        if whole and self.moving is not None and not self.said_close:
             self.said_close = True
             self.process.say(self.part, Close(self.moving.form))
 
@@ -598,8 +506,6 @@ class Membership:
             if self.limit is None:
                 self.limit = block
 
-    # --- (ix) ---------------------------------------------------------------------------------------------------------
-
     def arrived(self, column: Column, word: Word, emitter_hash: int) -> None:
         """An ordered word is here and waits for its place."""
         if self.parameters.same_view and type(word.say) is Remove:
@@ -607,8 +513,7 @@ class Membership:
         heappush(self.controls, (word.block, emitter_hash, column.process, column, word))
 
     def next_control(self) -> tuple[Column, Word] | None:
-        """The next ordered word, if everything up to its block is complete and delivered; lets what was held back of that go.
-        (Other groups have no say in it: views are the group's own.)"""
+        """The next ordered word, if its block is complete and delivered in this group; lets what was held back of that go."""
         if not self.controls:
             return None
         block = self.controls[0][0]
@@ -617,10 +522,7 @@ class Membership:
         if self.limit is not None and self.limit < block:
             self.limit = block
             self.let_through()
-        if self.part.matrix.settled() < block:
-            return None
-        _, _, _, column, word = heappop(self.controls)
-        return column, word
+        return heappop(self.controls)[3:] if self.part.matrix.settled() >= block else None
 
     def holds(self, column: Column, block: int) -> bool:
         """Whether a message of a causal order may have to come after a view that is not installed yet."""
@@ -631,8 +533,8 @@ class Membership:
 
     def let_through(self) -> None:
         """What was held back is looked at again."""
-        held, self.held_back = self.held_back, []
-        self.process.delivery.candidates.extend((self.part, column) for column in held)
+        self.process.delivery.candidates.extend((self.part, column) for column in self.held_back)
+        self.held_back = []
 
     def deliver(self, column: Column, word: Word) -> None:
         """An ordered word has its turn: after all messages of its block."""
@@ -653,17 +555,12 @@ class Membership:
             return
         if self.counted:
             self.votes[by] = frozenset(say.failed)
-            if not self._is_last(self.votes[by], block):
-                return
-        if self.host.me in say.failed:
+        if (self.counted and not self._is_last(self.votes[by], block)) or self.host.me in say.failed:
             return
         # The first one removes whoever else is virtual up to its block: nobody who agrees on that has delivered anything so
         # far on, and who does not must not install the same view.
-        gone = [
-            member
-            for member in self.part.members
-            if member in self.failed and (member in say.failed if self.counted else self._is_virtual(member, block))
-        ]
+        failed = [member for member in self.part.members if member in self.failed]
+        gone = [one for one in failed if (one in say.failed if self.counted else self._is_virtual(one, block))]
         self.marks = {one: left for one, marks in self.marks.items() if (left := [mark for mark in marks if mark > block])}
         self.own_removes = [own for own in self.own_removes if own > block]
         self.install(gone, (block + 1 << RANK_BITS) - 1 if self.part.order == "total" else None)
@@ -674,15 +571,12 @@ class Membership:
         return 0 < self.bye < block
 
     def _is_last(self, vote: frozenset[ProcessId], block: int) -> bool:
-        """Whether with this Remove all who stay have said the same, and nobody of them is virtual here (then a larger one
-        follows)."""
+        """Whether with this Remove all that stay have said the same, and none of them is virtual here (else one follows)."""
         members = self.part.members
-        gone = vote.intersection(members)
-        return all(
-            self.votes.get(member, frozenset()).intersection(members) == gone and not self._is_virtual(member, block)
-            for member in members
-            if member not in gone
-        )
+        stay = [member for member in members if member not in vote]
+        if any(self._is_virtual(member, block) for member in stay):
+            return False
+        return all(self.votes.get(member, frozenset()).intersection(members) == vote.intersection(members) for member in stay)
 
     def _is_virtual(self, member: ProcessId, block: int) -> bool:
         """It has failed here, and has only virtual messages up to this block."""
@@ -735,7 +629,6 @@ class Membership:
         self.host.record("bye", group, process=process, situation="member leaves")
         self.process.raise_counter(self.part, column.last)
         column.end(column.last)
-        self.kept = [(by, detection) for by, detection in self.kept if by != process]
         self.process.delivery.ended(self.part, [column])
         if not self.bye:
             self._remove()
@@ -760,25 +653,17 @@ class Membership:
     def _moved(self, plan: Plan) -> None:
         """The first plan that is delivered counts; it has everybody who is in the view."""
         part = self.part
-        if self.moving is not None or self.bye or plan.number <= part.number:
-            return
-        if plan.name and not set(part.members) <= set(plan.members):
+        lacks_a_member = bool(plan.name) and not set(part.members) <= set(plan.members)
+        if self.moving is not None or self.bye or plan.number <= part.number or lacks_a_member:
             return
         self.moving = plan
-        self.host.record(
-            "form",
-            part.group,
-            stage="move",
-            form=plan.form,
-            number=plan.number,
-            members=list(plan.members),
-            situation="move during a view change" if self.failed or self.suspicions else "moves",
-        )
+        known = {"form": plan.form, "number": plan.number, "members": list(plan.members)}
+        situation = "move during a view change" if self.failed or self.suspicions else "moves"
+        self.host.record("form", part.group, stage="move", **known, situation=situation)
         self.say_what_is_owed()
 
     def _stay(self) -> None:
-        """Members are gone on the way to another formation: this part is not the one that was to go there, and those who were in
-        it may have delivered something else. The move is void for all who stay together."""
+        """Members are gone on the way to a formation and may have delivered something else: the move is void for the rest."""
         assert self.moving is not None
         self.host.record("form", self.part.group, stage="gave up", form=self.moving.form, situation="move given up")
         self.skip_numbers_of(self.moving)

@@ -15,31 +15,32 @@ from msgspec import Meta, Struct
 
 from ...core.model import Batch, GroupId, Number, Packet, ProcessId
 
-Block: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 38)]
-"""A block number: with what a rank has below it, it fits into 64 bits (``delivery.RANK_BITS``)."""
+Block: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 38)]  # with a rank's lower bits (``delivery.RANK_BITS``) it fits into 64
 ViewNumber: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 40)]
-Form: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 33)]
-"""The tag of a formation."""
+Form: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 33)]  # the tag of a formation
+Members: TypeAlias = tuple[ProcessId, ...]
 Vector: TypeAlias = tuple[tuple[GroupId, tuple[Block, ...]], ...]
 """Fast (keyed): numbers of a group's members, in the order of its view, for every group that anything depended on. CBCAST the
 same, with counts of messages. Fast (compact): a process and one number. Relative: the numbers of the members of the message's
 own group under its name, and one number for each other group."""
 
 
-class Data(Packet, frozen=True, array_like=True, gc=False, tag=30):
-    """A multicast. ``previous`` is the block of the sender's message before it in this group (m.pb); 0 over a FIFO transport.
-
-    ``floor``: all blocks up to here must be complete and delivered first (where orders of different kinds meet). In an
-    asymmetric group the packet comes from the sequencer, ``sender`` is whose message it is and ``request`` its number there.
-    """
+class Numbered(Packet, frozen=True, array_like=True, gc=False):
+    """What all multicasts begin with."""
 
     group: GroupId
     block: Block
-    previous: Block
+    previous: Block  # of the sender's multicast before it in this group (m.pb); 0 over a FIFO transport
     flow: Number
     complete: Number
     stable: Number
     delivered: Number
+
+
+class Data(Numbered, frozen=True, array_like=True, gc=False, tag=30):
+    """A message. ``floor``: all blocks up to here must be complete and delivered first (where orders of different kinds meet). In
+    an asymmetric group the sequencer sends the packet: ``sender`` is whose message it is and ``request`` its number there."""
+
     batch: Batch
     vector: Vector = ()
     floor: Block = 0
@@ -48,20 +49,10 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=30):
     form: Form = 1
 
 
-class Null(Packet, frozen=True, array_like=True, gc=False, tag=31):
+class Null(Numbered, frozen=True, array_like=True, gc=False, tag=31):
     """A multicast without a message: it completes blocks (4.3), or creates one in a group that has to catch up (4.4)."""
 
-    group: GroupId
-    block: Block
-    previous: Block
-    flow: Number
-    complete: Number
-    stable: Number
-    delivered: Number
     form: Form = 1
-
-
-# --- membership (ch. 6) -------------------------------------------------------------------------------------------------
 
 
 class Suspect(Struct, frozen=True, array_like=True, gc=False, tag=1):
@@ -91,8 +82,7 @@ class Remove(Struct, frozen=True, array_like=True, gc=False, tag=4):
 
 
 class Bye(Struct, frozen=True, array_like=True, gc=False, tag=5):
-    """The sender leaves: this is its last message. ``held_up``: not of its own accord; its application did not read, and the
-    senders of the group waited for it for this long (ns)."""
+    """The sender's last message: it leaves. ``held_up``: its application did not read, and senders waited this long (ns)."""
 
     held_up: Number = 0
 
@@ -107,7 +97,7 @@ class Plan(Struct, frozen=True, array_like=True, gc=False):
     name: GroupId
     number: ViewNumber
     members: tuple[ProcessId, ...]
-    parts: tuple[tuple[ProcessId, ...], ...] = ()
+    parts: tuple[Members, ...] = ()
     newcomers: tuple[ProcessId, ...] = ()
     lost: tuple[ProcessId, ...] = ()
     patience: Number = 0
@@ -132,20 +122,12 @@ class Opening(Struct, frozen=True, array_like=True, gc=False, tag=8):
 
 
 Say: TypeAlias = Suspect | Refute | Confirmed | Remove | Bye | Move | Close | Opening
-ORDERED: Final = (Remove, Move, Close)
-"""What is delivered in its place among the messages; everything else is heard as soon as it comes in sequence."""
+ORDERED: Final = (Remove, Move, Close)  # delivered in their places among the messages; other words are heard in sequence
 
 
-class Word(Packet, frozen=True, array_like=True, gc=False, tag=37):
+class Word(Numbered, frozen=True, array_like=True, gc=False, tag=37):
     """A null message with something to say to the other members' group views."""
 
-    group: GroupId
-    block: Block
-    previous: Block
-    flow: Number
-    complete: Number
-    stable: Number
-    delivered: Number
     say: Say
     form: Form = 1
 
@@ -159,8 +141,7 @@ class Beacon(Packet, frozen=True, array_like=True, gc=False, tag=38):
 
 
 class Call(Packet, frozen=True, array_like=True, gc=False, tag=39):
-    """A part's leader asks another part's leader to come together, or, ``invited``, a process to form a group with these.
-    ``wait``: how long (ns) the caller waits for answers."""
+    """A part's leader asks another's to come together, or a process to form a group with ``invited``; it waits ``wait`` (ns)."""
 
     group: GroupId
     attempt: Number
@@ -177,8 +158,7 @@ class Answer(Packet, frozen=True, array_like=True, gc=False, tag=40):
     number: ViewNumber = 0
     members: tuple[ProcessId, ...] = ()
     text: str = ""
-    patience: Number = 0
-    """How long (ns) members of that part wait for each other."""
+    patience: Number = 0  # how long (ns) members of that part wait for each other
 
 
 class Abandon(Packet, frozen=True, array_like=True, gc=False, tag=43):
@@ -205,11 +185,8 @@ class AskJoin(Packet, frozen=True, array_like=True, gc=False, tag=42):
 
 class Status(Packet, frozen=True, array_like=True, gc=False, tag=32):
     """Where its sender stands; it takes no block number. ``block``: of its last message in the group, all of which are older.
-
-    ``wanted``: tell me when you have delivered everything up to this flow number (0: not wanted; -1: tell me where you
-    stand, unless you are about to). ``have``: of you I have
-    everything up to this block; tell me where you stand (-1: not said).
-    """
+    ``wanted``: tell me when you have delivered everything up to this flow number (0: not wanted; -1: tell me where you stand,
+    unless you are about to). ``have``: of you I have everything up to this block; tell me where you stand (-1: not said)."""
 
     group: GroupId
     block: Block
@@ -260,24 +237,8 @@ class Emit(Packet, frozen=True, array_like=True, gc=False, tag=36):
     form: Form = 1
 
 
-PACKETS: tuple[type[Packet], ...] = (
-    Data,
-    Null,
-    Status,
-    Ask,
-    Again,
-    Request,
-    Emit,
-    Word,
-    Beacon,
-    Call,
-    Answer,
-    Convene,
-    AskJoin,
-    Abandon,
-)
-FORMING: Final = (Beacon, Call, Answer, Convene, AskJoin, Abandon)
-"""Packets between formations, which belong to none."""
+FORMING: Final = (Beacon, Call, Answer, Convene, AskJoin, Abandon)  # packets between formations, which belong to none
+PACKETS: tuple[type[Packet], ...] = (Data, Null, Status, Ask, Again, Request, Emit, Word, *FORMING)
 
 
 def weight(packet: Packet) -> int:

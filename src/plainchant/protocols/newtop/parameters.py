@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from ...core.model import MS, Duration, GroupId, ProcessId, UsageError, format_duration, parameter
 
-ORDERS: Final = ("total", "slow", "fast", "relative", "cbcast")
-"""Total order (ch. 4), the three causal orders (ch. 5), and the vector clocks of CBCAST, to compare with."""
-LONGEST: Final = 8
-"""Omega grows to at most this multiple of ``suspect_after``."""
+ORDERS: Final = ("total", "slow", "fast", "relative", "cbcast")  # total (ch. 4), causal (ch. 5), vector clocks to compare with
+LONGEST: Final = 8  # omega grows to at most this multiple of ``suspect_after``
+
+
+def _duration(default: int, about: str, *, minimum: int = 1) -> Any:
+    return parameter(Duration(default), about, unit="duration", minimum=minimum)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,19 +53,15 @@ class Parameters:
         "send anyway), timeout (after `silence`), ticks (as the thesis: `silence` counted in whole ticks of a clock)",
         choices=("adaptive", "timeout", "ticks"),
     )
-    silence: Duration = parameter(
-        Duration(20 * MS),
+    silence: Duration = _duration(
+        20 * MS,
         "the local time-silence: a block that somebody else has created is completed after so long (adaptive: at the latest)",
-        unit="duration",
-        minimum=1,
     )
-    tick: Duration = parameter(Duration(50 * MS), "ticks: the period of the clock (CLOCKPERIOD)", unit="duration", minimum=1)
-    stability_after: Duration = parameter(
-        Duration(50 * MS),
+    tick: Duration = _duration(50 * MS, "ticks: the period of the clock (CLOCKPERIOD)")
+    stability_after: Duration = _duration(
+        50 * MS,
         "where the order itself needs no null messages (fast, cbcast): a member that has received and has sent nothing for so "
         "long says what it has, so that others can forget it",
-        unit="duration",
-        minimum=1,
     )
     blocks: int = parameter(
         256,
@@ -74,60 +72,42 @@ class Parameters:
         maximum=1_000_000,
     )
     pack: bool = parameter(True, "put as many waiting messages into a packet as fit; off: one message a packet, as in the thesis")
-    ask_after: Duration = parameter(
-        Duration(10 * MS),
-        "lossy: a missing message is asked for again so often, each time of somebody else",
-        unit="duration",
-        minimum=1,
+    ask_after: Duration = _duration(10 * MS, "lossy: a missing message is asked for again so often, each time of somebody else")
+    gap_patience: Duration = _duration(
+        0, "lossy: how long a gap may last before it is asked for (networks that reorder); 0: it is asked for at once", minimum=0
     )
-    gap_patience: Duration = parameter(
-        Duration(0),
-        "lossy: how long a gap may last before it is asked for (networks that reorder); 0: it is asked for at once",
-        unit="duration",
-        minimum=0,
-    )
-    probe_after: Duration = parameter(
-        Duration(60 * MS),
+    probe_after: Duration = _duration(
+        60 * MS,
         "lossy: who has sent nothing for a block that is so old is probed: its message, or the one that made the block, is lost",
-        unit="duration",
-        minimum=1,
     )
-
-    announce_after: Duration = parameter(
-        Duration(100 * MS),
+    announce_after: Duration = _duration(
+        100 * MS,
         "a group that has become idle tells each other what everybody has, so that it can be forgotten: so long after the last "
         "message; 0: never, as in the thesis, where that travels with later messages only",
-        unit="duration",
         minimum=0,
     )
-
-    suspect_after: Duration = parameter(
-        Duration(250 * MS),
+    suspect_after: Duration = _duration(
+        250 * MS,
         "a member whose part of a block is missing for so long is suspected (omega); more where blocks are seen to take longer; "
         "0: never, and groups are static (nobody joins, leaves or may fail)",
-        unit="duration",
         minimum=0,
     )
-    patience: Duration = parameter(
-        Duration(0),
+    patience: Duration = _duration(
+        0,
         "how long a member whose application does not read may hold up the senders of a group before it is excluded; how long "
         "members may disagree on suspicions, beyond eight times `suspect_after`, before they part; 0: eight times "
         "`suspect_after`",
-        unit="duration",
         minimum=0,
     )
-    alive_every: Duration = parameter(
-        Duration(80 * MS),
+    alive_every: Duration = _duration(
+        80 * MS,
         "the extended time-silence (tau): a member that has sent nothing for so long sends a null message, so that an idle group "
         "notices a crash",
-        unit="duration",
-        minimum=1,
     )
-    merge_after: Duration = parameter(
-        Duration(200 * MS),
+    merge_after: Duration = _duration(
+        200 * MS,
         "how often a part of a group looks for the members that it has lost, to come together again when the network heals; 0: "
         "parts stay apart",
-        unit="duration",
         minimum=0,
     )
     partitions: str = parameter(

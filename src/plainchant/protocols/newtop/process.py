@@ -4,22 +4,15 @@ Theory of operation
 -------------------
 A process has one block counter for all its groups (4.4). Before it multicasts a message it advances the counter by one and
 numbers the message with it (CA1); when it delivers one it advances the counter to that number (CA2). Null messages (4.3) bear the
-largest number of the group and complete its blocks; whoever sends or receives a *message* also puts a null with its number into
-those of its other groups that have no block so large (4.4, :meth:`Process.second_liveness`).
+largest number of the group and complete its blocks; a process that sends or receives a *message* also puts a null with its
+number into those of its other groups that have no block so large (4.4, :meth:`Process.second_liveness`).
 
-A group that is formed while its members are in others already begins with a null message of each, with its block counter; nobody
-sends messages in it before it has them all, and then with larger numbers. Otherwise a member that has got far elsewhere would
-deliver small numbers after large ones, and another one before.
+A group that is formed while its members are in others begins with a null message of each, with its block counter; members send
+when they have all of these, with larger numbers. Otherwise a member that has got far elsewhere would deliver small numbers after
+large ones, and another one before.
 
 Every entry point ends in :meth:`Process._settle`: deliver what can be (:mod:`.delivery`), then tend to the groups that something
 happened in: null messages that are due, messages that flow control lets go, whoever wants to be told, timers.
-
-Timers: ``("silence", group)`` for what time-silence owes, ``("probe", group)`` and ``("ask", group, member)`` for what is
-missing (:mod:`.repair`), ``("request", group)`` for requests to a sequencer (:mod:`.asymmetric`), ``("announce", group)`` for
-what an idle group tells each other; where groups change, ``("alive", group)`` for signs of life, ``("suspect", group)``
-(:mod:`.suspector`), ``("repeat", group)`` for suspicions that are not settled, ``("reading", group)`` for an application
-that does not read, ``("leave", group)`` for a leaver that is not let go (:mod:`.membership`), ``("form", group)``
-(:mod:`.formation`).
 
 Who is in a group, and since when, is not decided here: ``Part.membership`` decides who is gone (None: the group is static), and
 ``formations`` who comes in. They speak by :meth:`Process.say`, and have views and formations begin and end by
@@ -35,24 +28,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...core.engine import Engine, Host
-from ...core.model import (
-    Batch,
-    Consent,
-    Form,
-    GroupId,
-    Join,
-    Packet,
-    Pressure,
-    ProcessId,
-    Propose,
-    ProtocolError,
-    Reason,
-    Timer,
-    View,
-)
+from ...core.model import Consent, Form, GroupId, Join, Packet, Pressure, ProcessId, ProtocolError, Reason, View
 from .asymmetric import Desk
 from .delivery import RANK_BITS, Delivery
 from .formation import Formations
@@ -63,18 +42,15 @@ from .parameters import Parameters
 from .part import BLOCK, Part
 from .repair import Repair
 
-EARLY: Final = {"lossy": 500, "fifo": 100_000}
-"""Packets of a group that this process has not entered yet, kept until it does; further ones are lost."""
-EARLY_BYTES: Final = 64 << 20
-"""Bytes of messages in them."""
-LEAST: Final = 64
-"""Bytes of messages that a packet may have however large its vector is."""
-SLOWEST: Final = 8
-"""Announcements in an idle group are at most so many times ``announce_after`` apart."""
-REPEATS: Final = 2
-"""A request that is repeated more often was not only slow: it, and others with it, met a network that was cut."""
-REQUESTS: Final = 32
-"""Requests that a member may have under way to a sequencer."""
+if TYPE_CHECKING:
+    from ...core.model import Batch, Propose, Timer
+
+EARLY: Final = {"lossy": 500, "fifo": 100_000}  # packets kept of groups that this process has not entered yet
+EARLY_BYTES: Final = 64 << 20  # bytes of messages in them
+LEAST: Final = 64  # bytes of messages that a packet may have however large its vector is
+SLOWEST: Final = 8  # announcements in an idle group are at most so many times ``announce_after`` apart
+REPEATS: Final = 2  # a request that is repeated more often was not only slow: it, and others with it, met a network that was cut
+REQUESTS: Final = 32  # requests that a member may have under way to a sequencer
 
 
 class Process(Engine):
@@ -85,33 +61,37 @@ class Process(Engine):
         self.parameters = parameters
         self.lossy = parameters.transport == "lossy"
         self.parts: dict[GroupId, Part] = {}
-        self.counter = 0
-        """The block counter."""
-        self.touched: dict[Part, None] = {}
-        """Groups that something happened in."""
+        self.counter = 0  # the block counter
+        self.touched: dict[Part, None] = {}  # groups that something happened in
         self.delivery = Delivery(self)
         self.repair = Repair(self)
         self._desks: list[Part] = []
-        self._begun_in: Part | None = None
-        """The group in which a message has gone out in part: its last fragment is still to come."""
-        self._kept: dict[Part, None] = {}
-        """Groups that wait until a message in another one has its number."""
+        self._begun_in: Part | None = None  # the group in which the last fragment of a message is still to come
+        self._kept: dict[Part, None] = {}  # groups that wait until a message in another one has its number
         self._early: deque[tuple[ProcessId, Packet]] = deque()
-        self._early_from: dict[ProcessId, int] = {}
-        """How many of them each has sent: nobody takes the room of others."""
+        self._early_from: dict[ProcessId, int] = {}  # how many of them each has sent: nobody takes the room of others
         self._early_bytes = 0
-        self._retired: dict[tuple[GroupId, int], Part] = {}
-        """Formations that have ended here, and in which others may still ask for something."""
+        self._retired: dict[tuple[GroupId, int], Part] = {}  # ended formations in which others may still ask for something
         self.formations = Formations(self)
         self._receivers: dict[type[Packet], Callable[[Part, ProcessId, Any], None]] = {
-            Data: self.multicast,
-            Null: self.multicast,
-            Word: self.multicast,
+            **dict.fromkeys((Data, Null, Word), self.multicast),
             Status: self._status,
             Ask: self.repair.answer,
             Again: self._again,
             Request: self._request,
             Emit: self._emit,
+        }
+        self._timers: dict[str, Callable[..., None]] = {
+            "silence": self._silence_over,  # time-silence owes something
+            "probe": self.repair.probe,  # a block stays incomplete
+            "ask": self.repair.ask_again,  # messages of a member are missing
+            "request": self._repeat_request,  # to the sequencer of an asymmetric group
+            "announce": self._announce,  # what the members of an idle group tell each other
+            "alive": self._show_life,  # this one, those below and "form" (:mod:`.formation`): where groups change
+            "suspect": lambda part: part.membership.suspector.expire(),
+            "repeat": lambda part: part.membership.repeat(),  # suspicions are not settled
+            "reading": lambda part: part.membership.expel_oneself(),  # the application does not read
+            "leave": self.gone,  # a leaver is not let go
         }
 
     # --- entry points -------------------------------------------------------------------------------------------------
@@ -119,21 +99,19 @@ class Process(Engine):
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if group in self.parts:
             raise ProtocolError(f"{self.host.me} joins {group!r} a second time")
-        if not isinstance(how, Form):
-            if self.parameters.is_static(group):
-                raise ProtocolError(f"{self.host.me} cannot join {group!r}: the members of a static group form it together")
-            if isinstance(how, Join):
-                self.formations.ask_to_join(group, how.contacts)
-            else:
-                self.formations.propose(group, how.members)
-            self._settle()
-            return
-        part = self.begin(group, how.members)
-        rank = 0 if part.order == "total" else None
-        self.host.install(View(group, 1, how.members, joined=how.members, rank=rank, signatures=self.signatures(part)))
-        if not how.fresh:
-            self._open(part)
-        self.replay_early()
+        if isinstance(how, Form):
+            part = self.begin(group, how.members)
+            rank = 0 if part.order == "total" else None
+            self.host.install(View(group, 1, how.members, joined=how.members, rank=rank, signatures=self.signatures(part)))
+            if not how.fresh:
+                self._open(part)
+            self.replay_early()
+        elif self.parameters.is_static(group):
+            raise ProtocolError(f"{self.host.me} cannot join {group!r}: the members of a static group form it together")
+        elif isinstance(how, Join):
+            self.formations.ask_to_join(group, how.contacts)
+        else:
+            self.formations.propose(group, how.members)
         self._settle()
 
     def begin(self, group: GroupId, members: tuple[ProcessId, ...], form: int = 1, number: int = 1) -> Part:
@@ -152,10 +130,7 @@ class Process(Engine):
 
     def replay_early(self) -> None:
         """What came for a group, or a formation of it, before this process was in it."""
-        early = list(self._early)
-        self._early.clear()
-        self._early_from.clear()
-        self._early_bytes = 0
+        early, self._early, self._early_from, self._early_bytes = self._early, deque(), {}, 0
         for source, packet in early:
             self._dispatch(source, packet)
 
@@ -254,33 +229,29 @@ class Process(Engine):
         self._settle()
 
     def _dispatch(self, source: ProcessId, packet: Packet) -> None:
-        part = self.parts.get(packet.group)  # type: ignore[attr-defined]  # by the rule in Packet's docstring
         kind = type(packet)
         if kind in FORMING:
             self.formations.receive(source, packet)
             return
+        part = self.parts.get(packet.group)  # type: ignore[attr-defined]  # by the rule in Packet's docstring
         if part is None or packet.form != part.form:  # type: ignore[attr-defined]  # all others have it
             self._stray(source, packet)
             return
         column = part.matrix.columns.get(source)
-        if column is None:
-            return
-        column.heard = self.host.now
-        membership = part.membership
-        if membership is not None and source in membership.failed and kind is not Ask:
-            return
-        self.touched[part] = None
-        self._receivers[kind](part, source, packet)
+        if column is not None:
+            column.heard = self.host.now
+            if part.membership is None or source not in part.membership.failed or kind is Ask:
+                self.touched[part] = None
+                self._receivers[kind](part, source, packet)
 
     def _stray(self, source: ProcessId, packet: Any) -> None:
         """A packet of another formation: one that has ended here, or one that this process is not in, perhaps not yet."""
         retired = self._retired.get((packet.group, packet.form))
         if retired is not None:
-            if all(column.process != source for column in retired.matrix.roster):
-                return
-            if type(packet) is Ask:
+            was_member = any(column.process == source for column in retired.matrix.roster)
+            if was_member and type(packet) is Ask:
                 self.repair.answer(retired, source, packet)
-            elif type(packet) is Status and packet.have >= 0:
+            elif was_member and type(packet) is Status and packet.have >= 0:
                 self.host.send((source,), self.status(retired))
             return
         self._keep_early(source, packet)
@@ -289,11 +260,10 @@ class Process(Engine):
 
     def _keep_early(self, source: ProcessId, packet: Packet) -> None:
         """Keeps a packet, in the place of the oldest of whoever has sent the most if there is no room."""
-        most = EARLY[self.parameters.transport]
         self._early.append((source, packet))
         self._early_from[source] = self._early_from.get(source, 0) + 1
         self._early_bytes += weight(packet)
-        while len(self._early) > most or self._early_bytes > EARLY_BYTES:
+        while len(self._early) > EARLY[self.parameters.transport] or self._early_bytes > EARLY_BYTES:
             worst = max(self._early_from, key=lambda name: self._early_from[name])
             place = next(index for index, (name, _) in enumerate(self._early) if name == worst)
             self._early_bytes -= weight(self._early[place][1])
@@ -307,34 +277,9 @@ class Process(Engine):
         name, group, *rest = timer
         if name == "form":
             self.formations.expire(group)
-            self._settle()
-            return
-        part = self.parts[group]
-        self.touched[part] = None
-        if name == "silence":
-            self._silence_over(part)
-        elif name == "probe":
-            self.repair.probe(part)
-        elif name == "ask":
-            if rest[0] in part.matrix.columns:
-                self.repair.ask_again(part, part.matrix.columns[rest[0]])
-        elif name == "request":
-            self._repeat_request(part)
-        elif name == "announce":
-            self._announce(part)
-        elif name == "alive":
-            self._show_life(part)
-        elif name == "suspect":
-            assert part.membership is not None
-            part.membership.suspector.expire()
-        elif name == "reading":
-            assert part.membership is not None
-            part.membership.expel_oneself()
-        elif name == "repeat":
-            assert part.membership is not None
-            part.membership.repeat()
-        elif name == "leave":
-            self.gone(part)
+        else:
+            self.touched[self.parts[group]] = None
+            self._timers[name](self.parts[group], *rest)
         self._settle()
 
     def notice(self, event: Any) -> None:
@@ -348,14 +293,8 @@ class Process(Engine):
             self._settle()
 
     def waiting(self) -> Reason | None:
-        reason = self.formations.unfinished()
-        if reason is not None:
-            return reason
-        for part in self.parts.values():
-            reason = self._unfinished(part)
-            if reason is not None:
-                return reason
-        return None
+        reasons = (self._unfinished(part) for part in self.parts.values())
+        return self.formations.unfinished() or next((reason for reason in reasons if reason is not None), None)
 
     def _unfinished(self, part: Part) -> Reason | None:
         matrix, group = part.matrix, part.group
@@ -368,10 +307,8 @@ class Process(Engine):
         undelivered = [column.process for column in matrix.members if column.queue]
         if undelivered:
             oldest = min(column.queue[0].block for column in matrix.members if column.queue)
-            text = (
-                f"messages of {', '.join(undelivered)} in {group} are not delivered; the first has block {oldest}, and all "
-                f"groups are complete up to {self.delivery.complete}"
-            )
+            text = f"messages of {', '.join(undelivered)} in {group} are not delivered; the first has block {oldest}"
+            text += f", and all groups are complete up to {self.delivery.complete}"
             return Reason("undelivered", text, {"group": group, "block": oldest})
         missing = [column.process for column in matrix.members if column.gaps()]
         if missing:
@@ -414,11 +351,10 @@ class Process(Engine):
     def _pump(self, part: Part) -> None:
         """Sends what there is to send, as far as flow control and requests under way allow."""
         if part.desk is not None:
-            self._pump_requests(part)
+            self._pump_requests(part, part.desk)
             return
-        office = part.office
+        office, membership = part.office, part.membership
         part.flow.refresh()
-        membership = part.membership
         while part.ready or (office is not None and office.queue):
             if office is not None and office.queue:
                 if self._held_up(part):
@@ -435,11 +371,10 @@ class Process(Engine):
         """Takes a message and sends it."""
         vector, floor = part.begun or (self.delivery.stamp(part), self.delivery.floor(part))
         batch = self._take(part, vector)
-        if batch is None:
-            return False
-        part.begun = (vector, floor) if self._begun_in is part else None
-        self._send(part, batch, vector, floor)
-        return True
+        if batch is not None:
+            part.begun = (vector, floor) if self._begun_in is part else None
+            self._send(part, batch, vector, floor)
+        return batch is not None
 
     def _take(self, part: Part, vector: Vector = ()) -> Batch | None:
         """Messages for one packet, which has to hold the vector too, and to fit into another one if it is sent again."""
@@ -493,13 +428,11 @@ class Process(Engine):
         return bool(why)
 
     def _starves(self, part: Part) -> bool:
-        """Whether a message has waited for ``alive_every`` although all live and have room. Signs of life do not wait, and where
-        they take a small window for themselves (links slower than they come) a message now and then goes like one of them. They
-        raise flow numbers, so that room is counted in messages here: at most N of ours that not everybody has delivered."""
+        """Whether a message has waited for ``alive_every`` although all live and have room. Where links are slow, signs of life,
+        which do not wait, fill a small window: then a message now and then goes like one of them. They raise flow numbers: room
+        is counted in messages here: at most N of ours that not every member has delivered."""
         membership = part.membership
-        if membership is None or not membership.calm or not part.flow.bound:
-            return False
-        if part.count_undelivered() >= part.flow.bound:
+        if membership is None or not membership.calm or not part.flow.bound or part.count_undelivered() >= part.flow.bound:
             return False
         return self.host.now - part.blocked_at >= self.parameters.alive_every
 
@@ -507,24 +440,27 @@ class Process(Engine):
         self, part: Part, batch: Batch, vector: Vector, floor: int, sender: ProcessId = "", request: int = 0, above: int = 0
     ) -> None:
         """psend: numbers a message, multicasts it, and has the other groups catch up."""
-        me, delivery = part.me, self.delivery
+        me = part.me
         block = self.next_block(part, above)
-        part.counter = flow = max(part.counter, me.flow) + 1
-        previous = me.last if self.lossy else 0
-        packet = Data(
-            part.group, block, previous, flow, me.complete, me.stable, me.done, batch, vector, floor, sender, request, part.form
-        )
-        part.announced, part.said_stable = me.done, me.stable
-        part.last_sent = part.spoke = now = self.host.now
-        self.host.send(part.others, packet)
-        delivery.sent(part, packet)
-        part.silence.sent(now)
+        flow = max(part.counter, me.flow) + 1
+        known = (me.last if self.lossy else 0, flow, me.complete, me.stable, me.done)
+        packet = Data(part.group, block, *known, batch, vector, floor, sender, request, part.form)
+        self._transmit(part, packet)
+        self.delivery.sent(part, packet)
+        part.silence.sent(part.spoke)
         self._enter(part, me, packet)
         if part.membership is not None:
             part.membership.before_last = part.matrix.largest_flow
             if part.flow.bound:
                 part.count_undelivered()
                 part.undelivered.append(flow)
+
+    def _transmit(self, part: Part, packet: Multicast) -> None:
+        """A packet goes out to the group, and with it what this process has delivered and knows to be stable."""
+        part.counter = max(part.counter, packet.flow)
+        part.announced, part.said_stable = packet.delivered, packet.stable
+        part.last_sent = part.spoke = self.host.now
+        self.host.send(part.others, packet)
 
     def _null(self, part: Part, block: int, why: str) -> None:
         """Multicasts a null message, unless flow control keeps it back: then it is judged anew later."""
@@ -539,10 +475,7 @@ class Process(Engine):
             return
         part.held = False
         packet = Null(part.group, block, me.last if self.lossy else 0, flow, me.complete, me.stable, me.done, part.form)
-        part.counter = max(part.counter, flow)
-        part.announced, part.said_stable = me.done, me.stable
-        part.last_sent = part.spoke = self.host.now
-        self.host.send(part.others, packet)
+        self._transmit(part, packet)
         self.host.record("null", part.group, block=block, why=why, situation=f"null: {why}")
         self.raise_counter(part, block)
         self._enter(part, me, packet)
@@ -553,24 +486,19 @@ class Process(Engine):
         block = self.next_block(part, above)
         flow = part.matrix.largest_flow if part.matrix.largest_flow > me.flow else me.flow + 1
         part.flow.refresh()
-        previous = me.last if self.lossy else 0
-        word = Word(part.group, block, previous, flow, me.complete, me.stable, me.done, say, part.form)
-        part.counter = max(part.counter, flow)
-        part.announced, part.said_stable = me.done, me.stable
-        part.last_sent = part.spoke = self.host.now
-        self.host.send(part.others, word)
+        word = Word(part.group, block, me.last if self.lossy else 0, flow, me.complete, me.stable, me.done, say, part.form)
+        self._transmit(part, word)
         self._enter(part, me, word)
         return block
 
     def _show_life(self, part: Part) -> None:
-        """The extended time-silence: who has sent nothing for long makes a block, which the others complete. Like suspicions
-        it does not wait for flow control: where a failed member stops that, nobody would notice, or all would seem to have."""
+        """The extended time-silence: a member that has sent nothing for long makes a block, which the others complete. Like
+        suspicions it ignores flow control: where a failed member stops that, none would notice, or all seem to have failed."""
         membership = part.membership
         if not part.others or (membership is not None and membership.bye):
             return
         due = part.spoke + self.parameters.alive_every
         if self.host.now >= due:
-            membership = part.membership
             if not part.open and part.form != 1:
                 absent = tuple(column.process for column in part.matrix.members if column.last == 0)
                 self.host.send(absent, part.me.kept[0])  # the Opening, by which some of them enter
@@ -605,18 +533,13 @@ class Process(Engine):
         number = int.from_bytes(blake2b(identity.encode(), digest_size=7).digest(), "big")
         return dict.fromkeys(part.members, number)
 
-    def rank_of_view(self, part: Part) -> int | None:
-        """The place of a formation's first view in the order: after everything that this process has delivered."""
-        return (self.counter + 1) << RANK_BITS if part.order == "total" else None
-
     def _flow_null(self, part: Part) -> None:
         """Completes the blocks of flow control alone: the block counter is ahead of them already."""
-        me = part.me
         flow = part.matrix.largest_flow
         part.flow.refresh()
         part.held = bool(part.flow.closed(flow, null=True))
         if not part.held:
-            me.flow = flow
+            part.me.flow = flow
             part.counter = max(part.counter, flow)
             self._tell_all(part, self.status(part))
             self.host.record("null", part.group, why="flow", situation="null: flow")
@@ -641,9 +564,7 @@ class Process(Engine):
         """4.4: the other groups, which this message's delivery waits for, get a block with its number if they have none."""
         if self.sets_off(part, packet):
             block = packet.block
-            for other in self.parts.values():
-                if other is part:
-                    continue
+            for other in [other for other in self.parts.values() if other is not part]:
                 if block > other.matrix.largest and block > other.demand:
                     other.demand = block
                     self.touched[other] = None
@@ -721,8 +642,7 @@ class Process(Engine):
         self.touched[part] = None
 
     def _touch_all(self) -> None:
-        """All groups may go on. What is last in is tended to first: of those that were kept waiting the one that has waited
-        longest."""
+        """All groups may go on. The last one in is tended to first: of those kept waiting, the one that has waited longest."""
         for part in (*self.parts.values(), *reversed(self._kept)):
             self.touched.pop(part, None)
             self.touched[part] = None
@@ -811,22 +731,16 @@ class Process(Engine):
         if part.matrix.largest_flow - part.me.stable > part.most_unstable:
             flow.refresh()
             if flow.unstable > part.most_unstable:
-                # What is held is counted one by one: not each time that it grows by one.
-                much = part.most_unstable == 0 or flow.unstable >= 9 * part.counted_at // 8
-                part.most_unstable = flow.unstable
-                if much:
+                counted = {}
+                if part.most_unstable == 0 or flow.unstable >= 9 * part.counted_at // 8:  # not each time that it grows by one
                     part.counted_at = flow.unstable
-                    self.host.record("state", part.group, unstable=flow.unstable, history=part.matrix.held())
-                else:
-                    self.host.record("state", part.group, unstable=flow.unstable)
+                    counted["history"] = part.matrix.held()
+                part.most_unstable = flow.unstable
+                self.host.record("state", part.group, unstable=flow.unstable, **counted)
         if self.lossy:
             self.repair.watch(part)
-        self._mean_to_announce(part)
-
-    def _mean_to_announce(self, part: Part) -> None:
-        """Sets the timer for it where there is something new that not everybody has."""
-        largest = part.matrix.largest_flow
-        if largest > part.announced_up_to and part.announcing != 1 and self.parameters.announce_after:
+        # Something new is here that not every member has.
+        if part.matrix.largest_flow > part.announced_up_to and part.announcing != 1 and self.parameters.announce_after:
             part.announcing = 1
             self.host.set_timer(("announce", part.group), self.host.now + self.parameters.announce_after)
 
@@ -849,11 +763,9 @@ class Process(Engine):
 
     def _tell_host(self, part: Part) -> None:
         """What everybody has by now, for whoever waits for that."""
-        if part.order == "total":
-            stable = part.flow.stable_block()
-            if stable > part.told_stable:
-                part.told_stable = stable
-                self.host.stable(part.group, (stable + 1 << RANK_BITS) - 1)
+        if part.order == "total" and (stable := part.flow.stable_block()) > part.told_stable:
+            part.told_stable = stable
+            self.host.stable(part.group, (stable + 1 << RANK_BITS) - 1)
 
     def _demanded(self, part: Part) -> None:
         """4.4 wants a block here: at once, or, adaptively, with the message that this process is about to send here anyway."""
@@ -888,8 +800,7 @@ class Process(Engine):
             return
         now = self.host.now
         due = part.silence.due(now) if part.eager or part.urgent else now + self.parameters.stability_after
-        if stopped:
-            due = now  # no message of one's own is to be expected
+        due = now if stopped else due  # stopped: no message of one's own is to be expected
         if part.due is None or due < part.due:
             part.due = due
             if part.timer_at is None or part.timer_at > due:
@@ -898,14 +809,12 @@ class Process(Engine):
 
     def _silence_over(self, part: Part) -> None:
         part.timer_at = None
-        if part.due is None:
-            return
-        if self.host.now < part.due:
+        if part.due is not None and self.host.now < part.due:
             part.timer_at = part.due
             self.host.set_timer(("silence", part.group), part.due)
-            return
-        part.due = None
-        self._fulfil(part)
+        elif part.due is not None:
+            part.due = None
+            self._fulfil(part)
 
     def _fulfil(self, part: Part) -> None:
         """Sends the null message that is owed, if one still is."""
@@ -935,20 +844,15 @@ class Process(Engine):
         whole = packet.batch.count or not packet.batch.total
         if whole and column.waited < packet.block:
             column.waited = packet.block
+            what = f"{owner.group if isinstance(owner, Part) else 'all groups'} up to block {number}"
             if isinstance(owner, Column):
                 what = f"{owner.process} up to {number}"
-            elif isinstance(owner, Part):
-                what = f"{owner.group} up to block {number}"
-            else:
-                what = f"all groups up to block {number}"
             sender = packet.sender or column.process
             self.host.record("block", part.group, sender=sender, seq=packet.batch.first, waits_for=what, situation="waits")
 
     # --- asymmetric groups --------------------------------------------------------------------------------------------
 
-    def _pump_requests(self, part: Part) -> None:
-        desk = part.desk
-        assert desk is not None
+    def _pump_requests(self, part: Part, desk: Desk) -> None:
         most = min(REQUESTS, part.flow.bound or REQUESTS)
         while part.ready and len(desk.open) < most and not self._elsewhere(part):
             if desk.open and self._kept and self._begun_in is None:

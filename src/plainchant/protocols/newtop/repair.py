@@ -3,13 +3,12 @@
 Theory of operation
 -------------------
 A message says which one came before it, so a gap shows as soon as anything later arrives; its source is asked, and, if that
-does not help, the other members in turn, who keep what they have received until everybody has it.
+does not help, the other members in turn, which keep what they have received until all have it.
 
-The last message of a burst is followed by nothing that could show the gap. But a block stays incomplete: whoever sent the
-message, or got it, misses the others' completion. Who has an incomplete block for ``probe_after`` tells those whose part is
-missing where it stands and what it has of them (``Status``). They see what they
-lack and ask for it, complete the block if they owe that, and say where they stand, so that the other sees what it lacks. Probes
-and questions get rarer while they do not help.
+The last message of a burst is followed by nothing that could show the gap. But a block stays incomplete: a member that sent the
+message, or got it, misses the others' completion. A member that has an incomplete block for ``probe_after`` tells those whose
+part is missing where it stands and what it has of them (``Status``). They see what they lack and ask for it, complete the block
+if they owe that, and say where they stand, so that the prober sees what it lacks. Unanswered probes and questions get rarer.
 """
 
 from __future__ import annotations
@@ -25,12 +24,9 @@ if TYPE_CHECKING:
     from .process import Process
 
 MOST_GAPS: Final = 8
-MOST_AGAIN: Final = 64
-"""Packets that answer one request at the most."""
-RAREST: Final = 5
-"""A gap that stays is asked for at most two to this power times as rarely."""
-SLOWEST: Final = 8
-"""Probes are at most so many times ``probe_after`` apart."""
+MOST_AGAIN: Final = 64  # packets that answer one request at the most
+RAREST: Final = 5  # a gap that stays is asked for at most two to this power times as rarely
+SLOWEST: Final = 8  # probes are at most so many times ``probe_after`` apart
 
 
 class Repair:
@@ -40,8 +36,6 @@ class Repair:
         self.process = process
         self.host = process.host
         self.parameters = process.parameters
-
-    # --- gaps ---------------------------------------------------------------------------------------------------------
 
     def gap(self, part: Part, column: Column) -> None:
         """Something of this member is missing."""
@@ -53,14 +47,16 @@ class Repair:
         else:
             self.ask(part, column)
 
-    def ask_again(self, part: Part, column: Column) -> None:
+    def ask_again(self, part: Part, process: ProcessId) -> None:
         """The answer has not come, or not all of it."""
-        if column.gaps():
+        column = part.matrix.columns.get(process)
+        if column is not None:
+            if not column.gaps():
+                column.tries = 0
+                return
             if column.last > column.asked_at:
                 column.tries = 1
             self.ask(part, column)
-        else:
-            column.tries = 0
 
     def ask(self, part: Part, column: Column) -> None:
         target = self._whom(part, column)
@@ -91,12 +87,9 @@ class Repair:
         for packet in found:
             self.host.send((to,), Again(part.group, column.process, packet, part.form))
         if found:
-            whose = "own" if column is part.me else "another's"
-            situation = f"sends {whose} again"
+            situation = "sends own again" if column is part.me else "sends another's again"
             self.host.record("retransmit", part.group, to=to, source=column.process, packets=len(found), situation=situation)
         return len(found)
-
-    # --- probes -------------------------------------------------------------------------------------------------------
 
     def watch(self, part: Part) -> None:
         """Sees to it that an incomplete block is noticed if it stays so."""
@@ -121,9 +114,7 @@ class Repair:
             self.process.want_room(part)
         if not self._incomplete(part):
             part.probes = part.probes + 1 if part.blocked == "room" else 0
-            self.watch(part)
-            return
-        if matrix.complete < mark or matrix.complete >= matrix.largest:
+        elif matrix.complete < mark or matrix.complete >= matrix.largest:
             missing = self._missing(part, mark)
             part.probes += 1
             if part.desk is not None:

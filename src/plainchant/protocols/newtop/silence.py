@@ -11,8 +11,7 @@ from __future__ import annotations
 from ...core.engine import Host
 from .parameters import Parameters
 
-GAIN = 8
-"""An interval between sends counts for so much of a part in the mean."""
+GAIN = 8  # an interval between sends counts for so much of a part in the mean
 
 
 class Silence:
@@ -41,8 +40,6 @@ class Silence:
         if self._by == "ticks":
             ticks = (now - self._phase) // self._tick + self._silence // self._tick
             return self._phase + ticks * self._tick
-        if self._last >= 0 and self._interval < self._silence:
-            expected = self._last + 2 * self._interval
-            if expected > now:
-                return min(expected, now + self._silence)
-        return now
+        expected = self._last + 2 * self._interval
+        is_regular = self._last >= 0 and self._interval < self._silence
+        return min(expected, now + self._silence) if is_regular and expected > now else now

@@ -92,15 +92,11 @@ class NewtopStory(Story):
         if not run.is_global or (not run.is_whole and len(groups) > 1):
             return ""
         asked = run.find("ask", process=event.process, after=sent, until=event.when)
-        again = [
-            row
-            for row in run.find("retransmit", after=after, until=event.when)
-            if row.detail.get("to") == event.process and row.group in groups
-        ]
-        for row in reversed(again):
+        again = run.find("retransmit", after=after, until=event.when)
+        for row in reversed([row for row in again if row.detail.get("to") == event.process and row.group in groups]):
             source = row.detail.get("source")
             before = [
-                ask for ask in asked if ask.group == row.group and ask.detail.get("process") == source and ask.when < row.when
+                ask for ask in asked if (ask.group, ask.detail.get("process")) == (row.group, source) and ask.when < row.when
             ]
             if before:
                 return (

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ...core.model import ProcessId
@@ -33,33 +34,24 @@ if TYPE_CHECKING:
     from .matrix import Column
     from .membership import Membership
 
-GAIN: Final = 8
-"""A block counts for so much of a part in the mean."""
+GAIN: Final = 8  # a block counts for so much of a part in the mean
 DEVIATIONS: Final = 4
-OPENING: Final = 2
-"""Members that have not been heard in a formation yet have this many times as long to appear in it."""
-PROBES: Final = 16
-"""Signs of life that a member is asked for before it is suspected."""
+OPENING: Final = 2  # members that have not been heard in a formation yet have this many times as long to appear in it
+PROBES: Final = 16  # signs of life that a member is asked for before it is suspected
 
 
+@dataclass(slots=True, eq=False)
 class Suspector:
     """The timeouts of one group at one process."""
 
-    __slots__ = ("_blocks", "_deviation", "_due", "_experienced", "_mean", "_membership", "_newest", "_since")
-
-    def __init__(self, membership: Membership) -> None:
-        self._membership = membership
-        self._blocks: deque[tuple[int, int]] = deque()
-        """Blocks that are not complete, and when they came to be."""
-        self._newest = 0
-        self._since: dict[ProcessId, int] = {}
-        """A suspicion was refuted: the timeouts of that member began anew."""
-        self._due = 0
-        """When the timer ends; 0: it is not set."""
-        self._mean = 0
-        self._deviation = 0
-        self._experienced = False
-        """A block has become complete, or others have said how long that takes."""
+    _membership: Membership
+    _blocks: deque[tuple[int, int]] = field(default_factory=deque)  # blocks that are not complete, and when they came to be
+    _newest: int = 0
+    _since: dict[ProcessId, int] = field(default_factory=dict)  # a suspicion was refuted: the member's timeouts began anew
+    _due: int = 0  # when the timer ends; 0: it is not set
+    _mean: int = 0
+    _deviation: int = 0
+    _experienced: bool = False  # a block has become complete, or others have said how long that takes
 
     def begin_with(self, patience: int) -> None:
         """What former formations have learned: omega has to be so long."""
@@ -68,8 +60,7 @@ class Suspector:
 
     @property
     def learned(self) -> int:
-        """Omega as far as blocks have shown it to be; 0: ``suspect_after`` is enough. It has room for a block, and then for a
-        question and its answer."""
+        """Omega as blocks have shown it: time for a block, a question and its answer; 0: ``suspect_after`` is enough."""
         learned = 2 * self._mean + DEVIATIONS * self._deviation
         return learned if learned > self._membership.parameters.suspect_after else 0
 
@@ -103,7 +94,9 @@ class Suspector:
             delay = now - blocks.popleft()[1]
             if not self._experienced:
                 self._experienced = True
-                self._restart()  # the timer was set for a longer omega
+                if self._due:  # the timer was set for a longer omega
+                    self._due = 0
+                    membership.host.cancel_timer(("suspect", membership.part.group))
             if not membership.suspicions and not membership.failed:  # else it was late because of those
                 self._learn(delay)
         if blocks and not self._due and not membership.bye:
@@ -114,12 +107,6 @@ class Suspector:
     def _set(self, due: int) -> None:
         self._due = max(due, self._membership.host.now + 1)
         self._membership.host.set_timer(("suspect", self._membership.part.group), self._due)
-
-    def _restart(self) -> None:
-        """The timer is set anew where it is needed."""
-        if self._due:
-            self._due = 0
-            self._membership.host.cancel_timer(("suspect", self._membership.part.group))
 
     def _learn(self, delay: int) -> None:
         if not self._mean:  # the first one: there is nothing to take the mean of
@@ -165,8 +152,7 @@ class Suspector:
             if now - silent_since >= patience // 2:
                 self.probe(column)
             due = self._due_of(column)
-            if not following or due < following:
-                following = due
+            following = min(due, following or due)
         if found:
             membership.suspect(found)
         if following:
@@ -190,12 +176,10 @@ class Suspector:
             return 0
         since, patience = started[1], self._patience_with(column)
         silent_since, now = max(since, column.heard), self._membership.host.now
-        ask_from = silent_since + patience // 2
         due = silent_since + patience
-        if now < ask_from or not self._membership.process.lossy:
-            due = ask_from if self._membership.process.lossy else due
-        else:
-            due = min(due, now + patience // (2 * PROBES))
+        if self._membership.process.lossy:
+            ask_from = silent_since + patience // 2
+            due = ask_from if now < ask_from else min(due, now + patience // (2 * PROBES))
         return min(due, self._membership.parts_at(since) or due)
 
     def _started(self, column: Column) -> tuple[int, int] | None:
@@ -206,5 +190,4 @@ class Suspector:
         place = bisect_right(self._blocks, column.last, key=lambda entry: entry[0])
         if place == len(self._blocks):
             return None
-        block, since = self._blocks[place]
-        return block, max(since, self._since.get(column.process, 0))
+        return self._blocks[place][0], max(self._blocks[place][1], self._since.get(column.process, 0))

@@ -12,16 +12,12 @@ from .parameters import Parameters
 
 LEAST_BLOCKS: Final = 8
 MOST_BLOCKS: Final = 512
-
 PROBE_AFTER: Final = 250 * MS
-ASK_AFTER: Final = 20 * MS
-"""A gap is asked for at once; its repetition waits until the answer has had time to pass what is queued before it."""
+ASK_AFTER: Final = 20 * MS  # before a gap is asked for again: the answer has had time to pass what is queued before it
 SUSPECT_AFTER: Final = 1_000 * MS
-ALIVE_EVERY: Final = 250 * MS
-"""Processors are shared: nobody is suspected who only waits for one."""
+ALIVE_EVERY: Final = 250 * MS  # processors are shared: nobody is suspected who only waits for one
 MERGE_AFTER: Final = 500 * MS
-SILENCE: Final = 2 * MS
-"""Adaptive: a member that is about to send lets others wait no longer than about a round trip of a local network."""
+SILENCE: Final = 2 * MS  # adaptive: a member that is about to send delays others by about a round trip of a local network
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
@@ -36,9 +32,8 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
     if surroundings.live:
         chosen |= {"probe_after": max(PROBE_AFTER, 2 * parameters.silence), "ask_after": ASK_AFTER}
         if parameters.suspect_after:
-            patience = max(SUSPECT_AFTER, 4 * parameters.silence)
-            if "suspect_after" in surroundings.given:
-                patience = parameters.suspect_after
+            is_given = "suspect_after" in surroundings.given
+            patience = parameters.suspect_after if is_given else max(SUSPECT_AFTER, 4 * parameters.silence)
             chosen |= {"suspect_after": patience, "alive_every": min(ALIVE_EVERY, patience // 3), "merge_after": MERGE_AFTER}
             chosen["probe_after"] = min(chosen["probe_after"], patience // 2)
         if parameters.silence_by == "adaptive":

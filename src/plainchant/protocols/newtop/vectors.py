@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
 from ...core.model import GroupId, ProcessId
@@ -27,17 +28,11 @@ from .matrix import Column
 from .packets import Data, Vector
 from .part import FORM, Part
 
-Need: TypeAlias = tuple[Column | Part, int]
-"""Something that has to be settled up to a number."""
-
-
+Need: TypeAlias = tuple[Column | Part, int]  # something that has to be settled up to a number
+# Groups that were closed, and processes that are gone, cannot be told from those known by hearsay only. The numbers of at most
+# this many are passed on; those that have not changed for the longest time go first.
 MOST: Final = 64
-"""Groups that were closed, and processes that are gone, are not told from those that one knows by hearsay only: of so many at the
-most the numbers are passed on, and those that have not changed for the longest time go first."""
-FORMATIONS: Final = 8
-"""Of so many formations of a group the latest numbers are passed on."""
-
-
+FORMATIONS: Final = 8  # formations of a group whose numbers are passed on: the latest
 _T = TypeVar("_T")
 
 
@@ -47,12 +42,12 @@ def age(key: str) -> int:
     return int(number) if number.isdecimal() and len(number) < 20 else 1
 
 
+@dataclass(eq=False)
 class Vectors(ABC):
     """One kind of causal order, for all groups of a process that have it."""
 
-    def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
-        self.me = me
-        self.parts = parts
+    me: ProcessId
+    parts: Mapping[GroupId, Part]
 
     @abstractmethod
     def stamp(self, part: Part) -> Vector:
@@ -108,13 +103,11 @@ class Vectors(ABC):
         return
 
 
+@dataclass(eq=False)
 class Keyed(Vectors):
     """Fast causal order with a number for each process and group."""
 
-    def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
-        super().__init__(me, parts)
-        self.known: dict[str, tuple[int, ...]] = {}
-        """By the key of a group's formation."""
+    known: dict[str, tuple[int, ...]] = field(default_factory=dict)  # by the key of a group's formation
 
     def stamp(self, part: Part) -> Vector:
         return tuple(self.known.items())
@@ -123,10 +116,7 @@ class Keyed(Vectors):
         known = self.known
         for key, numbers in vector:
             here = self.here(key)
-            if here is not None:
-                if len(numbers) != len(here.matrix.roster):
-                    return False
-            elif key in known and len(numbers) != len(known[key]):
+            if len(numbers) != len(here.matrix.roster if here is not None else known.get(key, numbers)):
                 return False
         return True
 
@@ -154,11 +144,10 @@ class Keyed(Vectors):
     def merge(self, key: str, numbers: tuple[int, ...]) -> None:
         """Keeps the larger numbers, also of groups that this process is not in: causes travel round cycles of groups."""
         mine = self.known.get(key)
-        if mine is not None:
-            if mine != numbers:
-                self.known[key] = tuple(map(max, mine, numbers))
-        else:
+        if mine is None:
             self.keep(self.known, key, numbers)
+        elif mine != numbers:
+            self.known[key] = tuple(map(max, mine, numbers))
 
     def number(self, packet: Data, nth: int) -> int:
         return packet.block
@@ -177,12 +166,11 @@ class Counted(Keyed):
         return nth
 
 
+@dataclass(eq=False)
 class Compact(Vectors):
     """Fast causal order with one number for each process (GLDV)."""
 
-    def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
-        super().__init__(me, parts)
-        self.known: dict[ProcessId, int] = {}
+    known: dict[ProcessId, int] = field(default_factory=dict)
 
     def stamp(self, part: Part) -> Vector:
         return tuple([(process, (number,)) for process, number in self.known.items()])
@@ -226,15 +214,12 @@ class Compact(Vectors):
         return True
 
 
+@dataclass(eq=False)
 class Relative(Vectors):
     """Relative causal order: numbers of the own group's members, one number for each other group."""
 
-    def __init__(self, me: ProcessId, parts: Mapping[GroupId, Part]) -> None:
-        super().__init__(me, parts)
-        self.last: dict[GroupId, list[int]] = {}
-        """LDV: the last block of each member that was delivered here (or sent), by group."""
-        self.groups: dict[str, int] = {}
-        """GBN: the largest block that was sent or delivered, by the key of a group's formation."""
+    last: dict[GroupId, list[int]] = field(default_factory=dict)  # LDV, by group: the last block of each member delivered or sent
+    groups: dict[str, int] = field(default_factory=dict)  # GBN, by the key of a formation: the largest block delivered or sent
 
     def stamp(self, part: Part) -> Vector:
         last = self.last.get(part.group)
@@ -270,10 +255,7 @@ class Relative(Vectors):
             if number > groups.get(key, 0):
                 self.keep(groups, key, number)
         self.keep(groups, part.key, max(groups.get(part.key, 0), packet.block))
-        last = self.last.get(part.group)
-        if last is None:
-            last = self.last[part.group] = [0] * len(part.matrix.roster)
-        last[column.index] = packet.block
+        self.last.setdefault(part.group, [0] * len(part.matrix.roster))[column.index] = packet.block
 
 
 VECTORS: Mapping[str, type[Vectors]] = {"keyed": Keyed, "compact": Compact, "relative": Relative, "cbcast": Counted}
