@@ -12,8 +12,7 @@ from ...core.model import GroupId, Reason
 from .parameters import Parameters
 from .times import Times
 
-Key = tuple[int, int]
-"""Timestamp and place of the sender: the name of a message, and its place in the order."""
+Key = tuple[int, int]  # timestamp and place of the sender: the name of a message, and its place in the order
 
 
 class Box:
@@ -29,8 +28,7 @@ class Box:
         self.place = -1
         self.mask = 0
         self.epoch = 0
-        self.first = 0
-        """The first copy that this process has not found dead when it looked for messages."""
+        self.first = 0  # the first copy that this process has not found dead when it looked for messages
 
     @property
     def clock(self) -> int:
@@ -44,8 +42,6 @@ class Box:
         """Halts: there is no copy left."""
         text = f"all {self.copies} copies of {self.group} have failed"
         self.host.halt(Reason("no copy", text, {"copies": self.copies}))
-
-    # --- operations, by their bounds ----------------------------------------------------------------------------------
 
     def write(self, copy: int, step: Step, size: int) -> Operate:
         # Receivers wake up while the sender goes on: they find out when the message is complete, or never will be.
@@ -68,8 +64,6 @@ class Box:
 
     def list(self, copy: int, step: Step) -> Operate:
         return Operate(self.group, copy, "list", step, self.parameters.flag, news=True)
-
-    # --- what steps have in common ------------------------------------------------------------------------------------
 
     def is_over(self, entry: Entry) -> bool:
         """Whether everybody has done with an entry, and it has been kept for as long as it has to be."""
@@ -111,8 +105,7 @@ def find(copy: Copy, slot: int, key: Key) -> Entry | None:
     return entry if entry is not None and (entry.stamp, entry.place) == key else None
 
 
-changed: Final = msgspec.structs.replace
-"""The same entry with other fields."""
+changed: Final = msgspec.structs.replace  # the same entry with other fields
 
 
 def majority(listed: int) -> int:

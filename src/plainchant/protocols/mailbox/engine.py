@@ -32,8 +32,7 @@ from .sending import HOPELESS, LONGEST_LEAD, Outgoing, Sender
 from .times import TICK
 from .watching import ATTENTIVE
 
-_NOTHING = Outgoing(Batch(0, 0, b""))
-"""Stands for a message that is not taken yet: a slot is waited for."""
+_NOTHING = Outgoing(Batch(0, 0, b""))  # stands for a message that is not taken yet: a slot is waited for
 
 
 class Mailbox(Engine):
@@ -47,18 +46,13 @@ class Mailbox(Engine):
         self.sender = Sender(self.box, tells_dead=self.only_sends)
         self.receiver = Receiver(self.box, self._decided, self._go)
         self.connected = False
-        self.sends = False
-        """Whether the group is formed, so that messages may be sent."""
+        self.sends = False  # whether the group is formed, so that messages may be sent
         self.outgoing: Outgoing | None = None
-        self.failed: dict[ProcessId, None] = {}
-        """Processes that have failed, as far as the membership service has said."""
+        self.failed: dict[ProcessId, None] = {}  # processes that have failed, as far as the membership service has said
         self.collecting = 0
         self.leaving = False
         self.going = False
-        self.departing = False
-        """Nothing is left to read: this process is about to give its place back."""
-
-    # --- coming and going ---------------------------------------------------------------------------------------------
+        self.departing = False  # nothing is left to read: this process is about to give its place back
 
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if isinstance(how, Propose):
@@ -175,8 +169,6 @@ class Mailbox(Engine):
         self.connected = self.sends = False
         self.host.left(self.group, self.box.rank(self.receiver.exit) if self.receiver.exit else None)
 
-    # --- sending ------------------------------------------------------------------------------------------------------
-
     def ready(self, group: GroupId) -> None:
         self._send_next()
 
@@ -247,8 +239,6 @@ class Mailbox(Engine):
         self.sender.was_late()
         self.host.spawn("send", self._send())
 
-    # --- failures and pressure ----------------------------------------------------------------------------------------
-
     def notice(self, event: Any) -> None:
         if isinstance(event, Failure):
             if event.process not in self.failed and event.process != self.host.me:
@@ -277,8 +267,6 @@ class Mailbox(Engine):
             # It may have crashed before any copy that is alive had it in its list.
             yield Disconnect(self.group, -1, process)
         self.collecting -= 1
-
-    # --- what is left to do -------------------------------------------------------------------------------------------
 
     def waiting(self) -> Reason | None:
         if self.outgoing is not None:

@@ -15,20 +15,14 @@ class Message:
         self.slot = slot
         self.key: Key = (entry.stamp, entry.place)
         self.entry = entry
-        self.wanted = wanted
-        """Whether it is delivered if it is accepted: it was sent while this process was a receiver."""
+        self.wanted = wanted  # whether it is delivered if it is accepted: it was sent while this process was a receiver
         self.begun = False
-        self.verdict: bool | None = None
-        """The decision of the copies so far."""
-        self.copy = -1
-        """The copy whose decision was the first that it followed."""
-        self.decided = False
-        """The verdict is final."""
-        self.finished = False
-        """This process's flags are set, in every copy."""
+        self.verdict: bool | None = None  # the decision of the copies so far
+        self.copy = -1  # the copy whose decision was the first that it followed
+        self.decided = False  # the verdict is final
+        self.finished = False  # this process's flags are set, in every copy
         self.is_read = False
-        self.found: tuple[Entry, bytes] | None = None
-        """What was read, until it is delivered."""
+        self.found: tuple[Entry, bytes] | None = None  # what was read, until it is delivered
 
     @property
     def stamp(self) -> int:

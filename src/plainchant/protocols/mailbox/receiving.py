@@ -42,37 +42,27 @@ class Receiver:
         self.entry = 0
         self.exit = 0
         self._decided = decided
-        self._over = over
-        """Called when everything that this process has to read before its exit is read."""
-        self.forms = False
-        """Whether this process is among those who form the group, and begins when all are there."""
+        self._over = over  # called when everything that this process has to read before its exit is read
+        self.forms = False  # whether this process is among those who form the group, and begins when all are there
         self.started = False
         self.stopped = False
         self.order: list[tuple[Key, Message]] = []
         self.known: dict[Key, Message] = {}
-        self.instant = box.clock
-        """The last one at which this process has looked."""
-        self.horizon = 0
-        """Nothing up to this timestamp that was not seen yet will be accepted."""
+        self.instant = box.clock  # the last one at which this process has looked
+        self.horizon = 0  # nothing up to this timestamp that was not seen yet will be accepted
         self.passed: Key = (0, 0)
-        self.listed: dict[ProcessId, Connection] = {}
-        """Everybody in the list of receivers, as it was last seen."""
-        self.number = 0
-        """Of the last view: its timestamp, or one more than that of the view before."""
+        self.listed: dict[ProcessId, Connection] = {}  # all processes in the list of receivers, as it was last seen
+        self.number = 0  # number of the last view: its timestamp, or one more than that of the view before
         self.places: dict[int, ProcessId] = {}
         self.members: dict[ProcessId, None] = {}
-        self.changes: list[tuple[int, int, ProcessId]] = []
-        """Entries (1) and exits (0) that are not in a view yet."""
+        self.changes: list[tuple[int, int, ProcessId]] = []  # entries (1) and exits (0) that are not in a view yet
         self.queue: deque[Message | View] = deque()
         self.reading = 0
         self.pressed = False
-        self.unfinished: list[Message] = []
-        """Those whose flags are to be set."""
+        self.unfinished: list[Message] = []  # those whose flags are to be set
         self.deciding = 0
         self.finishing = False
         self.guard = Guard(box, self._halt_excluded)
-
-    # --- looking ------------------------------------------------------------------------------------------------------
 
     def scan(self) -> Generator[Request, Any, None]:
         """Looks for messages until this process has left."""
@@ -257,8 +247,6 @@ class Receiver:
             # It is sent again, under the same numbers: nobody can say that it is never delivered.
             box.host.record("late", box.group, stamp=entry.stamp, count=entry.count, text=text, **name)
 
-    # --- order --------------------------------------------------------------------------------------------------------
-
     def _see_connections(self, connections: list[tuple[int, Connection]]) -> None:
         for place, connection in connections:
             process = connection.process
@@ -362,8 +350,6 @@ class Receiver:
         is_past = bool(self.exit) and self.horizon >= self.exit and not self.stopped and not self.queue
         return is_past and not any(message.stamp < self.exit for _, message in self.order)
 
-    # --- reading ------------------------------------------------------------------------------------------------------
-
     def _deliver(self) -> None:
         """Delivers what has been read, in order, and shows views in their places."""
         box = self.box
@@ -465,8 +451,6 @@ class Receiver:
     def is_idle(self) -> bool:
         """Whether no procedure of its is under way, but for one that looks."""
         return not (self.deciding or self.reading or self.finishing or self.guard.looking)
-
-    # --- what is left to do -------------------------------------------------------------------------------------------
 
     def waiting(self) -> Reason | None:
         if self.order:

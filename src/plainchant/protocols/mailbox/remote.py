@@ -71,12 +71,9 @@ class Remote(Engine):
         self.entered = False
         self.wanted = False
         self.leaving = False
-        self.sends_rest = True
-        """Whether what waits is sent before this process leaves."""
+        self.sends_rest = True  # whether what waits is sent before this process leaves
         self.departed = False
         self.over = False
-
-    # --- coming and going ---------------------------------------------------------------------------------------------
 
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if isinstance(how, Propose):
@@ -127,8 +124,6 @@ class Remote(Engine):
             self._halt(ending)
         else:
             self._refuse(ending)
-
-    # --- what happens -------------------------------------------------------------------------------------------------
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         link = self.link
@@ -194,8 +189,6 @@ class Remote(Engine):
         self.host.record(
             "fault", self.group, fault="timing", timing=True, operation=what, took_ns=took, bound_ns=bound, text=text
         )
-
-    # --- what is left to do -------------------------------------------------------------------------------------------
 
     def waiting(self) -> Reason | None:
         if self.over:

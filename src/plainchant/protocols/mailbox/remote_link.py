@@ -26,17 +26,13 @@ from ...core.model import MS, SECOND, GroupId, ProcessId, Reason, WireError, for
 from .parameters import Parameters
 from .remote_packets import AnyItem, Heard, Piece, item_from_bytes, item_to_bytes
 
-PIECE: Final = 1200
-"""Bytes of an item in a piece: they go through any network in one datagram."""
-WINDOW: Final = 256
-"""Pieces that are under way at once, in each direction."""
-SPARE: Final = 64 << 10
-"""Bytes of an item beside the message in it, at the most."""
+PIECE: Final = 1200  # bytes of an item in a piece: they go through any network in one datagram
+WINDOW: Final = 256  # pieces that are under way at once, in each direction
+SPARE: Final = 64 << 10  # bytes of an item beside the message in it, at most
 _TOLD_MISSING: Final = 64
 _ACKNOWLEDGED_EVERY: Final = 8
 _FIRST_GUESS: Final = 10 * MS
-_SLOWEST: Final = 5
-"""A piece is sent again after twice the last interval, so often."""
+_SLOWEST: Final = 5  # how often the interval between two transmissions of a piece doubles
 
 
 def silence(parameters: Parameters) -> int:
@@ -82,12 +78,9 @@ class Link:
         self.group = group
         self.peer = peer
         self.session = session
-        self.established = False
-        """Whether the other side has been heard at all."""
-        self.closed = False
-        """Nothing more is said; what comes is still acknowledged."""
-        self.resting = False
-        """What was said is not said again before the other side is heard."""
+        self.established = False  # whether the other side has been heard at all
+        self.closed = False  # nothing more is said; what comes is still acknowledged
+        self.resting = False  # what was said is not said again before the other side is heard
         self._hear = hear
         self._lost = lost
         self._overdue = overdue
@@ -97,20 +90,16 @@ class Link:
         self._timer = ("link", peer)
         self._heard_at = self._spoke_at = self._begun_at = host.now
         self._was_overdue = False
-        self._round_trip = min(parameters.datagram, _FIRST_GUESS)
-        """About as long as a packet and its acknowledgement take."""
+        self._round_trip = min(parameters.datagram, _FIRST_GUESS)  # about as long as a packet and its acknowledgement take
         self._number = 0
         self._waiting: deque[tuple[bool, bytes]] = deque()
         self._under_way: dict[int, _Sent] = {}
-        self._there = 0
-        """All pieces up to this one have come."""
+        self._there = 0  # all pieces up to this one have come
         self._early: dict[int, tuple[bool, bytes]] = {}
         self._parts: list[bytes] = []
         self._parts_bytes = 0
-        self._longest = parameters.room + SPARE
-        """Bytes of an item at the most."""
-        self._told = 0
-        """What was acknowledged last."""
+        self._longest = parameters.room + SPARE  # bytes of an item, at most
+        self._told = 0  # what was acknowledged last
 
     @property
     def backlog(self) -> int:
@@ -131,8 +120,6 @@ class Link:
         if self.host.now - self._heard_at > 2 * self._beat:
             return Reason("unheard", f"{self.host.me} has not heard {self.peer} for a while")
         return None
-
-    # --- saying -------------------------------------------------------------------------------------------------------
 
     def say(self, item: AnyItem) -> None:
         if self.closed:
@@ -172,8 +159,6 @@ class Link:
                 seen = missing[_TOLD_MISSING] - 1
                 del missing[_TOLD_MISSING:]
         self.host.send((self.peer,), Heard(self.group, self.session, self._there, seen, tuple(missing)))
-
-    # --- hearing ------------------------------------------------------------------------------------------------------
 
     def receive(self, packet: Piece | Heard) -> None:
         now = self.host.now
@@ -242,8 +227,6 @@ class Link:
         if complete or self._early or not is_new or self._there - self._told >= _ACKNOWLEDGED_EVERY:
             self._answer()
         return [item_from_bytes(data) for data in complete]
-
-    # --- time ---------------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
         """The link's timer."""

@@ -43,9 +43,6 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
     """Base of what is said."""
 
 
-# --- from the remote process ------------------------------------------------------------------------------------------
-
-
 class Enter(Item, frozen=True, array_like=True, tag=1):
     """It wants to be in the group: to form it with these, or to join."""
 
@@ -67,9 +64,6 @@ class Pressed(Item, frozen=True, array_like=True, tag=4):
     """Its application has no room for more, or has room again."""
 
     full: bool
-
-
-# --- to the remote process --------------------------------------------------------------------------------------------
 
 
 class Wanted(Item, frozen=True, array_like=True, tag=11):

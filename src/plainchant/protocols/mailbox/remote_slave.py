@@ -41,12 +41,9 @@ from .remote_packets import (
     Wanted,
 )
 
-_ROOM: Final = Due(b"", 0)
-"""Stands for the next message of the remote process: a slot is looked for before it is taken there."""
-_INCOMING: Final = 4
-"""Messages of a remote process that wait for a slot: it sends one when it has been told of one."""
-_LOOKS: Final = 20
-"""Whoever forms a group looks at least once in so many of its intervals."""
+_ROOM: Final = Due(b"", 0)  # stands for the next message of the remote process: a slot is looked for before it is taken there
+_INCOMING: Final = 4  # messages of a remote process that wait for a slot: it sends one when it has been told of one
+_LOOKS: Final = 20  # a process that forms a group looks at least once in this number of intervals
 
 
 class Slave(Layer):
@@ -55,13 +52,7 @@ class Slave(Layer):
     inner: Mailbox
 
     def __init__(
-        self,
-        host: Host,
-        group: GroupId,
-        process: ProcessId,
-        session: int,
-        parameters: Parameters,
-        ended: Callable[[Slave], None],
+        self, host: Host, group: GroupId, process: ProcessId, session: int, parameters: Parameters, ended: Callable[[Slave], None]
     ) -> None:
         def inside(layer: Host) -> Mailbox:
             layer.me = process
@@ -73,12 +64,10 @@ class Slave(Layer):
         self.stopped = False
         self._ended = ended
         self._incoming: deque[Batch] = deque()
-        self._wanted = False
-        """The remote process knows of a slot."""
+        self._wanted = False  # the remote process knows of a slot
         self._departing = False
         self._pressed = False
-        self._is_full = False
-        """The application of the remote process has no room."""
+        self._is_full = False  # the application of the remote process has no room
         self._untimely = False
         self.link = Link(host, group, process, session, parameters, self._hear, self._lost, self._overdue)
         super().__init__(host, inside)
@@ -92,8 +81,6 @@ class Slave(Layer):
     def is_busy(self) -> bool:
         """Whether it is a member, or has something to say that was not heard."""
         return not self.stopped or (self.link.backlog > 0 and not self.link.resting)
-
-    # --- the link -----------------------------------------------------------------------------------------------------
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Piece | Heard):
@@ -154,8 +141,6 @@ class Slave(Layer):
         if not self._untimely:
             self._untimely = True
             self.link.say(Untimely(what, took, bound))
-
-    # --- the host of the member ---------------------------------------------------------------------------------------
 
     def peek(self, group: GroupId, stream: str = "") -> Due | None:
         if self._incoming:
@@ -270,16 +255,12 @@ class Acting(Engine):
         self.parameters = parameters
         self.own = Mailbox(host, group, parameters)
         self.slaves: dict[ProcessId, Slave] = {}
-        self.expected: dict[ProcessId, None] = {}
-        """Processes that are to form the group: the others wait for them."""
-        self.lost: dict[ProcessId, Reason] = {}
-        """Processes for which nobody acts any more, and why."""
+        self.expected: dict[ProcessId, None] = {}  # processes that are to form the group: the others wait for them
+        self.lost: dict[ProcessId, Reason] = {}  # processes for which nobody acts any more, and why
         self.vacating = 0
         self.leaving = False
         me = place_of(host.me)
         self._charges = frozenset(process for process, acting in parameters.remote.items() if acting == me)
-
-    # --- its own membership -------------------------------------------------------------------------------------------
 
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         self.own.join(group, how)
@@ -304,8 +285,6 @@ class Acting(Engine):
 
     def ready(self, group: GroupId) -> None:
         self.own.ready(group)
-
-    # --- those for whom it acts ---------------------------------------------------------------------------------------
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if place_of(source) not in self._charges or not isinstance(packet, Piece | Heard):
@@ -416,8 +395,6 @@ class Acting(Engine):
         if isinstance(event, Failure):
             for slave in self.slaves.values():
                 slave.inner.notice(event)
-
-    # --- what is left to do -------------------------------------------------------------------------------------------
 
     def waiting(self) -> Reason | None:
         if self.vacating:

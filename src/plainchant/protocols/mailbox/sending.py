@@ -35,8 +35,7 @@ class Outgoing:
         self.key: Key = (0, 0)
         self.slot = 0
         self.attempts = 0
-        self.hopeless = 0
-        """How often it was rejected although it had the longest lead."""
+        self.hopeless = 0  # how often it was rejected although it had the longest lead
 
 
 class Sender:
@@ -46,13 +45,10 @@ class Sender:
         self.box = box
         self.tells_dead = tells_dead
         """Whether nobody but the sender finds out which copies are dead: this process does not look for messages."""
-        self.last = 0
-        """The timestamp of the last message."""
-        self.lead = 0
-        """How far timestamps lie ahead of the clock."""
+        self.last = 0  # the timestamp of the last message
+        self.lead = 0  # how far timestamps lie ahead of the clock
         self._slot = 0
-        self._next_is_free = False
-        """Whether the last Send has found the next slot free in every copy."""
+        self._next_is_free = False  # whether the last Send has found the next slot free in every copy
 
     def wait_for_slot(self) -> Generator[Request, Any, bool]:
         """Waits until the next slot is free in every copy; whether there is a copy at all."""

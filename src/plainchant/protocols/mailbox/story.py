@@ -22,8 +22,7 @@ from ..story import Event, Message, Sign, Story
 
 _ABOUT: Final = ("sent", "decide", "late", "reject")
 _OF_BATCHES: Final = ("sent", "decide")
-_NAMED_MAX: Final = 3
-"""Late operations that are named; the rest is counted or left out."""
+_NAMED_MAX: Final = 3  # late operations that are named; the rest is counted or left out
 
 
 class MailboxStory(Story):
@@ -44,8 +43,6 @@ class MailboxStory(Story):
     }
     last_operation: ClassVar = "finish"
 
-    # --- one row ------------------------------------------------------------------------------------------------------
-
     @staticmethod
     def message_act(event: Event) -> str | None:
         does = _act(event)
@@ -62,8 +59,6 @@ class MailboxStory(Story):
         if event.kind not in ("late", "reject") or "stamp" not in event.detail:
             return None
         return f"{event.process} rejects {event.name if event.seq is not None else 'a message'}"
-
-    # --- the life of a message ----------------------------------------------------------------------------------------
 
     def about(self, message: Message) -> list[Event]:
         last = self._last_of_batch(message)
@@ -97,8 +92,6 @@ class MailboxStory(Story):
         why = self._rejected(last, stamp) if stamp is not None else ""
         who = listed(dict.fromkeys(row.process for row in rejects))
         return f"{who} decided to reject it" + (f": {why}" if why else "")
-
-    # --- reasons ------------------------------------------------------------------------------------------------------
 
     def reason(self, event: Event) -> str | None:
         stamp = whole(event.detail, "stamp")

@@ -26,8 +26,7 @@ from typing import Final
 from .parameters import Parameters
 
 TICK: Final = 1
-LOOKS_IN_PATIENCE: Final = 8
-"""How often a receiver looks for overdue flags in ``patience``."""
+LOOKS_IN_PATIENCE: Final = 8  # how often a receiver looks for overdue flags in ``patience``
 
 
 class Times:
@@ -38,25 +37,17 @@ class Times:
         self.parameters = parameters
         self.first = parameters.tolerate == "crash"
         skew, decide = parameters.skew, parameters.decide
-        self.send = copies * (parameters.write + parameters.flag)
-        """Ds: a Send, from its timestamp."""
-        self.join = copies * parameters.flag
-        """Dj, Dl: until all copies have one's entry or exit."""
+        self.send = copies * (parameters.write + parameters.flag)  # Ds: a Send, from its timestamp
+        self.join = copies * parameters.flag  # Dj, Dl: until all copies have one's entry or exit
         self.complete = self.send + skew + TICK
         """After a message's timestamp, on any clock: it is there, or its sender has failed."""
-        self.extra = self._extra()
-        """How much longer the first protocol waits after a copy that it found dead."""
-        self.vote = decide + skew + TICK
-        """From a slot's beginning to the votes."""
-        self.settle = 2 * (decide + skew + TICK)
-        """From a slot's beginning to the decision."""
+        self.extra = self._extra()  # how much longer the first protocol waits after a copy that it found dead
+        self.vote = decide + skew + TICK  # from a slot's beginning to the votes
+        self.settle = 2 * (decide + skew + TICK)  # from a slot's beginning to the decision
         self.slot = self.settle + decide + TICK
-        self.period = parameters.schedule or parameters.poll
-        """From one instant to the next."""
-        self.detect = 0 if parameters.schedule else parameters.poll
-        """p: how long a complete message can wait to be looked for."""
-        self.expiry = parameters.expiry or self._expiry()
-        """X: a message is seen before its timestamp and this, or it is late."""
+        self.period = parameters.schedule or parameters.poll  # from one instant to the next
+        self.detect = 0 if parameters.schedule else parameters.poll  # p: how long a complete message can wait to be looked for
+        self.expiry = parameters.expiry or self._expiry()  # X: a message is seen before its timestamp and this, or it is late
         self.settled = self.complete if self.first else self.expiry + skew + TICK
         """After a message's timestamp, on any clock: nothing earlier that is not there yet will be accepted."""
         failing = copies - 1
@@ -72,8 +63,7 @@ class Times:
             decided = self.period + decide + copies * self.slot
             self.deliver = self.settled + skew + copies * decide + decided + skew + copies * parameters.read
         """From a message's Send to its delivery, by a clock that is right."""
-        self.kept = 0 if self.first else self._kept()
-        """After its timestamp, on any clock: every intact receiver has read it."""
+        self.kept = 0 if self.first else self._kept()  # after its timestamp, on any clock: every intact receiver has read it
         self.flagged = max(self.deliver, self.kept) + skew + self.period + 2 * copies * parameters.finish + TICK
         """After its timestamp, or after it was written: every intact receiver has set its flags, in two batches at most."""
 

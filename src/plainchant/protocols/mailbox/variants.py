@@ -25,6 +25,7 @@ from .times import TICK, Times
 BOOLEAN: Final[Mapping[str, str | bool]] = {"true": True, "false": False}
 PRINTED: Final[Mapping[str, str | bool]] = {"corrected": "corrected", "printed": "printed"}
 
+# Each rule with the values that it can have, as the command line has them; the first is the protocol's own.
 VALUES: Final[Mapping[str, Mapping[str, str | bool]]] = {
     # How much longer the first protocol waits after a copy that it found dead: two steps, the clocks' difference, or not at all.
     "extra": {**PRINTED, "none": "none"},
@@ -49,7 +50,6 @@ VALUES: Final[Mapping[str, Mapping[str, str | bool]]] = {
     # With the second protocol a message that is absent from a copy is decided on there all the same.
     "placeholders": BOOLEAN,
 }
-"""Each rule with the values that it can have, as the command line has them; the first is the protocol's own."""
 
 VARIANTS: Final = Variants()
 
@@ -75,9 +75,6 @@ def times_of(parameters: Parameters, rules: Mapping[str, str | bool]) -> Times:
     with variant_of(rules).applied():
         made: Times = vars(boxes)["Times"](parameters)
     return made
-
-
-# --- times --------------------------------------------------------------------------------------------------------------
 
 
 def _printed_extra(times: Times) -> int:
@@ -115,9 +112,6 @@ def _times_with(*names: str) -> Callable[[Parameters], Times]:
 
 for _name in _TIMES:
     VARIANTS.replaces(_name, boxes, "Times")(_times_with(_name))
-
-
-# --- the second protocol ------------------------------------------------------------------------------------------------
 
 
 @VARIANTS.replaces("wait=printed", second, "_vote_at")
@@ -167,9 +161,6 @@ def _local_verdict(entry: Entry) -> bool | None:
 @VARIANTS.replaces("placeholders=false", second, "_entry")
 def _only_if_there(box: Box, message: Message, copy: Copy) -> Entry | None:
     return find(copy, message.slot, message.key)
-
-
-# --- receiving, and the list of receivers -------------------------------------------------------------------------------
 
 
 @VARIANTS.replaces("look_again=false", Receiver, "_look_back")

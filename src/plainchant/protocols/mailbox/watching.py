@@ -38,8 +38,7 @@ from .box import Box, changed
 from .sending import LONGEST_LEAD
 from .times import LOOKS_IN_PATIENCE
 
-ATTENTIVE: Final = LOOKS_IN_PATIENCE // 2
-"""A receiver is attentive as long as it looks at least this many times in ``patience``."""
+ATTENTIVE: Final = LOOKS_IN_PATIENCE // 2  # a receiver is attentive as long as it looks at least this many times in ``patience``
 
 
 class Watch:
@@ -47,8 +46,7 @@ class Watch:
 
     def __init__(self, box: Box) -> None:
         self.box = box
-        self.reported: dict[int, Connection] = {}
-        """Processes that this receiver reports now, by place."""
+        self.reported: dict[int, Connection] = {}  # processes that this receiver reports now, by place
         self._due: dict[tuple[int, int, bool], int] = {}
         """When votes (True) or flags of a message become overdue, on the monotonic clock."""
         self._looked = box.host.now
@@ -123,14 +121,12 @@ class Guard:
 
     def __init__(self, box: Box, excluded: Callable[[Connection], None]) -> None:
         self.box = box
-        self.looking = False
-        """Whether an operation of its is under way."""
+        self.looking = False  # whether an operation of its is under way
         self.stopped = False
         self._watches = [Watch(box) for _ in range(box.copies)]
         self._excluded = excluded
         self._reported: dict[ProcessId, None] = {}
-        self._carried: dict[ProcessId, None] = {}
-        """Excluded processes whose mark this receiver has carried to all copies."""
+        self._carried: dict[ProcessId, None] = {}  # excluded processes whose mark this receiver has carried to all copies
 
     def run(self) -> Generator[Request, Any, None]:
         """Looks at all copies, again and again, until it is stopped."""

@@ -14,16 +14,11 @@ from ...core.model import ProcessId, Reason
 from .packets import AskJoin, Change, Excluded, Welcome, Where
 from .standing import NO_EPOCH, Standing
 
-REMEMBERED: Final = 256
-"""Excluded processes remembered, to tell them so when they speak again."""
-LEFT: Final = "left"
-"""The reason code of a process that asked to leave."""
-LINGER: Final = 10
-"""Ticks for which the last member stays after another process went."""
-CONTACTS: Final = 64
-"""A joiner asks at most this number of processes that others have named."""
-JOIN_PATIENCE: Final = 5
-"""A joiner gives up after this multiple of the members' patience: an election may be under way."""
+REMEMBERED: Final = 256  # excluded processes remembered, to tell them so when they speak again
+LEFT: Final = "left"  # the reason code of a process that asked to leave
+LINGER: Final = 10  # ticks for which the last member stays after another process went
+CONTACTS: Final = 64  # a joiner asks at most this number of processes that others have named
+JOIN_PATIENCE: Final = 5  # a joiner gives up after this multiple of the members' patience: an election may be under way
 
 
 class Door:
@@ -55,8 +50,7 @@ class Door:
         self._vouched: tuple[int, ProcessId] = (NO_EPOCH, "")
         """Sequencer that a peer named for an epoch we promised but have not heard from."""
         self._since = 0
-        self._parted = 0
-        """When a process last left the group or was excluded."""
+        self._parted = 0  # when a process last left the group or was excluded
         self.contacts: tuple[ProcessId, ...] = ()
         self._max_contacts = CONTACTS
 
@@ -98,8 +92,6 @@ class Door:
         members = dict.fromkeys(process for view in views for process in view)
         others = tuple(process for process in members if process != standing.me)
         standing.host.send(others, standing.acknowledgement())
-
-    # --- joining ----------------------------------------------------------------------------------------------------
 
     def ask_to_join(self, contacts: tuple[ProcessId, ...]) -> None:
         self.contacts = contacts
@@ -150,8 +142,6 @@ class Door:
             log.highest = max(packet.highest, packet.number)
             self._be_let_in(source, packet)
         standing.speak(standing.acknowledgement())
-
-    # --- leaving, and being excluded --------------------------------------------------------------------------------
 
     def may_close(self) -> bool:
         """Whether the last member may go. The process that went before it may not have heard yet that it was let go, and

@@ -53,8 +53,7 @@ get through."""
 VOTES: Final = 3
 """A vote that a member refused, because it had promised as much to another coordinator, is repeated with a higher epoch at most
 this number of times before it goes on without that member."""
-ALIVE: Final = 2
-"""Multiple of ``suspect_after`` for which a vote waits for a member that is known to live."""
+ALIVE: Final = 2  # multiple of ``suspect_after`` for which a vote waits for a member that is known to live
 
 
 def next_epoch(latest: int, rank: int, members: int) -> int:
@@ -98,23 +97,17 @@ class Election:
         self._any_survivor = standing.parameters.any_survivor
         self.reason = reason
         self.epoch = 0
-        self.since = self.host.now
-        """Since when no majority has answered anything."""
+        self.since = self.host.now  # since when no majority has answered anything
         self.seen = standing.promised
         self.stage = ""
-        self.began = 0
-        """When the stage began."""
-        self.answered = 0
-        """When the last answer came that counts."""
-        self.deadline = 0
-        """When the stage goes on without members that have not answered, or ends."""
-        self.pace = 0
-        """How long it took until enough members had answered: a round trip, or more if packets were lost."""
+        self.began = 0  # when the stage began
+        self.answered = 0  # when the last answer came that counts
+        self.deadline = 0  # when the stage goes on without members that have not answered, or ends
+        self.pace = 0  # how long it took until enough members had answered: a round trip, or more if packets were lost
         self.votes = 0
         self.yes: dict[ProcessId, Promise] = {}
         self.refused: dict[ProcessId, None] = {}
-        self.invited: dict[ProcessId, None] = {}
-        """The processes that were asked; answers of others do not count."""
+        self.invited: dict[ProcessId, None] = {}  # the processes that were asked; answers of others do not count
         self.alive: dict[ProcessId, None] = dict.fromkeys(heard)
         """The processes that live: they answered anything in this election."""
         self.winner: ProcessId = ""
@@ -181,8 +174,6 @@ class Election:
         longest = max(1, self.standing.parameters.suspect_after // ROUNDS)
         self.due = self.host.now + longest - self.host.random.randrange(max(1, longest // 3))
         self.host.set_timer("election", self.due)
-
-    # --- answers ----------------------------------------------------------------------------------------------------
 
     def on_promise(self, source: ProcessId, packet: Promise) -> None:
         if source not in self.invited:
@@ -278,8 +269,6 @@ class Election:
         status = self.yes[process]
         return status.synced[0], status.contiguous
 
-    # --- time -------------------------------------------------------------------------------------------------------
-
     def expire(self) -> None:
         """Asks again; after the deadline decides with those who answered, gives way, or starts anew."""
         now = self.host.now
@@ -362,8 +351,7 @@ class Rebuild:
         self._become_sequencer = become_sequencer
         self.elected = elected
         self._heard = {process: standing.host.now for process in elected.voters if process != standing.me}
-        self._lacking: dict[ProcessId, int] = {}
-        """Voter to the number that it said it does not hold."""
+        self._lacking: dict[ProcessId, int] = {}  # voter to the number that it said it does not hold
         self._due = standing.host.now
         standing.host.record(
             "elect",

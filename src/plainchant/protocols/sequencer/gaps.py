@@ -14,8 +14,7 @@ from ...core.model import Reason
 from .packets import Nack
 from .standing import Standing
 
-BROUGHT_AT_ONCE: Final = 32
-"""Missing entries sent for one negative acknowledgement; the member then asks for the rest."""
+BROUGHT_AT_ONCE: Final = 32  # missing entries sent for one negative acknowledgement; the member then asks for the rest
 
 
 class Gaps:
@@ -26,10 +25,8 @@ class Gaps:
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
         self._armed = False
-        self._asked = 0
-        """The last number that was asked for."""
-        self._stood_at = 0
-        """The last number without a gap when the last request expired."""
+        self._asked = 0  # the last number that was asked for
+        self._stood_at = 0  # the last number without a gap when the last request expired
         self._tries = 0
 
     def reset(self) -> None:

@@ -12,8 +12,7 @@ from typing import Final
 from ...core.model import ProcessId
 from .packets import Change, Entry, Stage
 
-_SPARE_ROWS: Final = 64
-"""So many more rows than twice the members the table may have before it is looked through."""
+_SPARE_ROWS: Final = 64  # rows beyond twice the number of members before the table is trimmed
 
 
 class Log:
@@ -25,19 +24,16 @@ class Log:
         self.entries: dict[int, Entry] = {}
         self.later: dict[int, Entry] = {}
         self.low = 0
-        self.contiguous = 0
-        """The last number received without a gap (the paper's LastSeqReceived, in the sense of its text)."""
+        self.contiguous = 0  # the last number received without a gap (the paper's LastSeqReceived, in the sense of its text)
         self.delivered = 0
-        self.highest = 0
-        """The highest number known to exist."""
+        self.highest = 0  # the highest number known to exist
         self.lineage: list[Stage] = []
         """The earlier epochs of the history that is followed, as (epoch, last number before it, its sequencer)."""
         self.purged: tuple[int, ProcessId] = (0, "")
         """The newest epoch (and its sequencer) that ``lineage`` no longer names, because everybody is past its beginning."""
         self.table: dict[ProcessId, int] = {}
         """Sender to its last request in the order: how duplicates are known, also after their entries are gone."""
-        self.newest: Change | None = None
-        """The last view in the order, whether or not it is in force yet."""
+        self.newest: Change | None = None  # the last view in the order, whether or not it is in force yet
 
     def begin_at(self, number: int, entry: Entry, table: dict[ProcessId, int]) -> None:
         """A joiner's history begins with the view that lets it in."""

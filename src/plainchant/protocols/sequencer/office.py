@@ -30,10 +30,8 @@ from .room import Capacity, not_reading
 from .standing import Standing
 
 PHASES_AN_EPOCH: Final = 1 << 20
-ROUND_TRIPS: Final = 4
-"""Round trips from the suspicion of a sequencer to the view of the next one."""
-JOINING: Final = 256
-"""Processes let in at once; further ones ask again."""
+ROUND_TRIPS: Final = 4  # round trips from the suspicion of a sequencer to the view of the next one
+JOINING: Final = 256  # processes let in at once; further ones ask again
 
 
 class Ending(enum.Enum):
@@ -71,8 +69,7 @@ class Office:
         self._any_survivor = standing.parameters.any_survivor
         self.voters = standing.voters
         self.stable = log.low
-        self.acked: dict[ProcessId, int] = {}
-        """Member to its last acknowledgement in this epoch; only ever grows."""
+        self.acked: dict[ProcessId, int] = {}  # member to its last acknowledgement in this epoch; only ever grows
         self.held: dict[ProcessId, dict[int, Batch]] = {}
         self.proposed: list[tuple[int, tuple[ProcessId, ...]]] = []
         """Views in the order but not in force: (number, the members who decide on it)."""
@@ -81,10 +78,8 @@ class Office:
         self.joining: dict[ProcessId, None] = {}
         self.leaving: dict[ProcessId, None] = {}
         self.welcomes: dict[ProcessId, Welcome] = {}
-        self._turns = 0
-        """How many of its own batches the sequencer may number because it is its turn."""
-        self._had_turn: dict[ProcessId, None] = {}
-        """Who had a turn since."""
+        self._turns = 0  # how many of its own batches the sequencer may number because it is its turn
+        self._had_turn: dict[ProcessId, None] = {}  # processes that had a turn since
         self.capacity = Capacity(standing.host, standing.group, standing.parameters, log, standing.room)
         self.readers = self.capacity.readers
         self._stride = self.capacity.stride

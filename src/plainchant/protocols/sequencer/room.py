@@ -108,10 +108,8 @@ class Capacity:
         self._own = own
         self.readers = Readers()
         self.stride = max(1, parameters.history // 8)
-        self.limit = 0
-        """The last number that may be given, as far as is known; see :meth:`extend`."""
-        self.full_since: int | None = None
-        """Since when a number has been wanted and there was no room for it."""
+        self.limit = 0  # the last number that may be given, as far as is known; see :meth:`extend`
+        self.full_since: int | None = None  # since when a number has been wanted and there was no room for it
         self._blocked_by_history: bool | None = None
         """What is recorded: that the history is full, or that an application does not read; None: nothing is."""
 

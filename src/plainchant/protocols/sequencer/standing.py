@@ -19,10 +19,8 @@ from .pause import Pause
 from .room import Room
 from .watch import Watch
 
-NO_EPOCH: Final = -1
-"""The value of ``listening`` during an election and before the process is a member."""
-FARTHEST: Final = 1 << 16
-"""Epochs advance in small steps; a number further ahead than this is not an epoch of this group."""
+NO_EPOCH: Final = -1  # the value of ``listening`` during an election and before the process is a member
+FARTHEST: Final = 1 << 16  # epochs advance in small steps; a number further ahead than this is not an epoch of this group
 
 
 class Standing:
@@ -64,23 +62,18 @@ class Standing:
         self.pause = Pause()
         self.watch = Watch(host, parameters)
         self.epoch = 0
-        self.base = 0
-        """The order of earlier epochs ends here."""
+        self.base = 0  # the order of earlier epochs ends here
         self.voters: tuple[ProcessId, ...] = ()
         self.sequencer: ProcessId = ""
-        self.presides = False
-        """Whether this member is the sequencer, with an office open."""
+        self.presides = False  # whether this member is the sequencer, with an office open
         self.listening = NO_EPOCH
-        self.promised = 0
-        """Packets of epochs below this one are ignored."""
+        self.promised = 0  # packets of epochs below this one are ignored
         self.promised_to: ProcessId = ""
         self.trials = 0
         """Trials of this member so far. A trial has its number in place of an epoch: a late answer counts for no other."""
-        self.view: Change | None = None
-        """The view in force here; None before the process is a member."""
+        self.view: Change | None = None  # the view in force here; None before the process is a member
         self.allowed = 0
-        self.acked = 0
-        """The last acknowledgement sent in this epoch."""
+        self.acked = 0  # the last acknowledgement sent in this epoch
         self.undecided_since: int | None = None
         """When the oldest view that is not in force yet was proposed, by us or in a history that we continue."""
         self.leaving = False

@@ -96,8 +96,6 @@ class SequencerStory(Story):
             others = "1 other member holds" if needed == 1 else f"{needed} other members hold"
             yield f"with resilience {needed} nobody delivers it before {others} it: acknowledged by {who}"
 
-    # --- requests -----------------------------------------------------------------------------------------------------
-
     def _request_of(self, message: Message) -> int | None:
         """The number of the request in which a message travelled; None if that cannot be told."""
         group, sender, seq = message

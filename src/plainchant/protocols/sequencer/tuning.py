@@ -38,12 +38,10 @@ PATIENCE: Final = 5 * SECOND
 """Long enough for an application that starts a process or writes to a disk to go on reading, and for elections."""
 RETRY_AFTER: Final = 100 * MS
 """A request is hardly ever lost, but often late: repeating it early doubles the load when there is too much already."""
-SYNC_AFTER: Final = 100 * MS
-"""Several ``quiet_after``: acknowledgements that come by themselves, or are lost once, need no phase."""
+SYNC_AFTER: Final = 100 * MS  # several ``quiet_after``: acknowledgements that come by themselves, or are lost once, need no phase
 NACK_AFTER: Final = 20 * MS
 """A gap is asked for at once; its repetition waits until the answer has had time to pass what is queued before it."""
-NACK_RETRIES: Final = 50
-"""As many as fit into ``SUSPECT_AFTER``."""
+NACK_RETRIES: Final = 50  # as many as fit into ``SUSPECT_AFTER``
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:

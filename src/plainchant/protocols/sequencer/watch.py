@@ -14,10 +14,8 @@ from typing import Final
 from ...core.engine import Host
 from .parameters import Parameters
 
-HEARD_BEATS: Final = 2
-"""A member that has heard the sequencer within this number of heartbeats refuses to elect another."""
-HEARD_SHARE: Final = 4
-"""The same within this share of ``suspect_after``: where packets are lost, two heartbeats often are."""
+HEARD_BEATS: Final = 2  # a member that has heard the sequencer within this number of heartbeats refuses to elect another
+HEARD_SHARE: Final = 4  # the same within this share of ``suspect_after``: where packets are lost, two heartbeats often are
 
 
 class Watch:
