@@ -85,8 +85,7 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     A remote process, or one that acts for a remote one, may be silent for a while before the other side takes it for gone.
 
     Faults of other processes that last do not count: these processes are excluded. With the first protocol clocks have to be
-    right, because one receiver with a fast clock rejects the messages of all senders (3.4.1).
-    """
+    right, because one receiver with a fast clock rejects the messages of all senders (3.4.1)."""
     if not parameters.patience:
         return Progress(because="with patience 0 a receiver that is stopped keeps all senders waiting")
     times = Times(parameters)

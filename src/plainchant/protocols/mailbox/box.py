@@ -8,7 +8,7 @@ import msgspec
 
 from ...core.engine import Host
 from ...core.memory import Connection, Copy, Entry, Layout, Operate, Step
-from ...core.model import GroupId, Reason
+from ...core.model import Form, GroupId, Join, Propose, ProtocolError, Reason
 from .parameters import Parameters
 from .times import Times
 
@@ -74,6 +74,12 @@ class Box:
         for slot, entry in list(copy.entries()):
             if self.is_over(entry):
                 copy.put(slot, changed(entry, removed=True))
+
+
+def unless_proposed(how: Form | Join | Propose) -> Form | Join:
+    if isinstance(how, Propose):
+        raise ProtocolError("mailbox has no proposed groups")
+    return how
 
 
 def layout(parameters: Parameters) -> Layout:

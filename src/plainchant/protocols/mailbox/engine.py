@@ -7,23 +7,10 @@ from typing import Any
 
 from ...core.engine import Engine, Host
 from ...core.memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request, Until
-from ...core.model import (
-    Batch,
-    Failure,
-    Form,
-    GroupId,
-    Join,
-    Pressure,
-    ProcessId,
-    Propose,
-    ProtocolError,
-    Reason,
-    View,
-    format_duration,
-)
+from ...core.model import Batch, Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, Reason, View, format_duration
 from ...core.names import place_of
 from . import membership
-from .box import Box
+from .box import Box, unless_proposed
 from .message import Message
 from .parameters import Parameters
 from .receiving import Receiver
@@ -55,9 +42,7 @@ class Mailbox(Engine):
         self.departing = False  # nothing is left to read: this process is about to give its place back
 
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
-        if isinstance(how, Propose):
-            raise ProtocolError("mailbox has no proposed groups")
-        self.host.spawn("join", self._enter(how))
+        self.host.spawn("join", self._enter(unless_proposed(how)))
 
     def _enter(self, how: Form | Join) -> Procedure:
         box, receiver = self.box, self.receiver
@@ -123,8 +108,7 @@ class Mailbox(Engine):
         yield Until(last + box.parameters.skew + TICK)
         names = tuple(connection.process for connection in formed)
         if self.only_sends:
-            number = max(1, last - box.epoch)
-            self.host.install(View(self.group, number, names, names, rank=box.rank(last)))
+            self.host.install(View(self.group, max(1, last - box.epoch), names, names, rank=box.rank(last)))
         else:
             self.receiver.start(names, last)
 
@@ -180,9 +164,8 @@ class Mailbox(Engine):
 
     def _send(self) -> Procedure:
         box, sender = self.box, self.sender
-        alive = yield from sender.wait_for_slot()
-        if not alive:
-            self.box.give_up()
+        if not (yield from sender.wait_for_slot()):
+            box.give_up()
             return
         outgoing = self.outgoing
         if outgoing is not None and outgoing.attempts and box.times.first:
@@ -198,14 +181,12 @@ class Mailbox(Engine):
                 return
             outgoing = self.outgoing = Outgoing(batch)
         began = box.clock
-        alive = yield from sender.send(outgoing, stamp)
-        if not alive:
-            self.box.give_up()
+        if not (yield from sender.send(outgoing, stamp)):
+            box.give_up()
             return
-        batch, took = outgoing.batch, box.clock - began
+        batch, took, attempt = outgoing.batch, box.clock - began, outgoing.attempts
         if batch.count:
             seq = batch.first + batch.count - 1
-            attempt = outgoing.attempts
             self.host.record("sent", self.group, sender=self.host.me, seq=seq, took_ns=took, stamp=stamp, attempt=attempt)
         if self.only_sends:
             self._ended((yield from sender.outcome(outgoing)))

@@ -97,8 +97,7 @@ def _unseen(crash: bool, settings: Mapping[str, Any]) -> frozenset[str]:
     receiver, and others can tell when those are cast. In a module that fails none of this matters, and all processes go on to
     the next one alike.
 
-    Whether anything is left behind does depend on when flags are set: not all of that is tried.
-    """
+    Whether anything is left behind does depend on when flags are set: not all of that is tried."""
     if settings.get("early") or settings.get("late"):
         return frozenset()
     only_senders = not settings.get("failures", 1) or not settings.get("crashes", 1)

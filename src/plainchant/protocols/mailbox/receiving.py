@@ -1,7 +1,5 @@
 """Receive: looking for messages, having them decided, reading them in the order of their timestamps, setting flags (Fig. 2).
 
-Theory of operation
--------------------
 **Looking.** A receiver looks at the queue of the first copy that it has not found dead, at *instants* of its own clock that are
 the same for all (``Times.instant``). What is complete at an instant, or never will be, is decided together, beginning at that
 instant: intact receivers begin the same messages at the same reading of their clocks. So decisions on many messages are under
@@ -14,8 +12,7 @@ been inserted while this one waited. Changes of membership stand in the same ord
 **Reading** is separate from deciding: from the first copy that is alive, messages beside each other. Then the decision flags are
 set. With the second protocol that is postponed until every receiver has had time to read, also those without a flag (A.1.2); with
 an application that has no room it waits until it has, so that senders run out of slots. A receiver that leaves its flags unset
-for too long is excluded (``watching``).
-"""
+for too long is excluded (``watching``)."""
 
 from __future__ import annotations
 

@@ -1,24 +1,20 @@
-"""A reliable link over datagrams between a remote process and who acts for it (A.2).
+"""A reliable link over datagrams between a remote process and the one that acts for it (A.2).
 
-Theory of operation
--------------------
 Items are cut into pieces, which are numbered and kept until they are acknowledged. What arrives is put in order, and repetitions
 are dropped. An acknowledgement says up to where everything is there, and which pieces are missing before later ones: those are
 sent again at once, the others when twice the usual round trip has passed, and then less and less often. A piece that completes an
-item is acknowledged at once.
+item is acknowledged at once. Both sides say something now and then even if there is nothing to say. A side that hears nothing for
+the time of :func:`silence` takes the other for gone.
 
-Both sides say something now and then even if there is nothing to say. Who hears nothing for the time of :func:`silence` takes
-the other for gone.
-
-**The bound.** A process cannot see how long a packet took, because the clocks of the two sides have nothing to do with each
-other; it sees how long it took until the acknowledgement came. So the parameter ``datagram`` bounds that; a packet alone takes
-less. What takes longer, lost packets that were sent again included, is told once (``overdue``), for it is a timing failure.
-"""
+**The bound.** A process cannot see how long a packet took, because the clocks of the two sides are independent; it sees how long
+it took until the acknowledgement came. So the parameter ``datagram`` bounds that; a packet alone takes less. What takes longer,
+lost packets that were sent again included, is told once (``overdue``), for it is a timing failure."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from ...core.engine import Host
@@ -45,18 +41,16 @@ def unnoticed(parameters: Parameters) -> int:
     return silence(parameters) // 2
 
 
+@dataclass(slots=True)
 class _Sent:
-    """A piece that is not acknowledged."""
+    """A piece that is not acknowledged; ``first`` and ``last``: when it was sent."""
 
-    __slots__ = ("body", "first", "last", "more", "number", "tries")
-
-    def __init__(self, number: int, more: bool, body: bytes, now: int) -> None:
-        self.number = number
-        self.more = more
-        self.body = body
-        self.first = now
-        self.last = now
-        self.tries = 0
+    number: int
+    more: bool
+    body: bytes
+    first: int
+    last: int = 0
+    tries: int = 0
 
 
 class Link:
@@ -64,16 +58,9 @@ class Link:
     packet and its acknowledgement took when that was too long."""
 
     def __init__(
-        self,
-        host: Host,
-        group: GroupId,
-        peer: ProcessId,
-        session: int,
-        parameters: Parameters,
-        hear: Callable[[AnyItem], None],
-        lost: Callable[[Reason], None],
-        overdue: Callable[[int], None],
-    ) -> None:
+        self, host: Host, group: GroupId, peer: ProcessId, session: int, parameters: Parameters,
+        hear: Callable[[AnyItem], None], lost: Callable[[Reason], None], overdue: Callable[[int], None],
+    ) -> None:  # fmt: skip
         self.host = host
         self.group = group
         self.peer = peer
@@ -141,8 +128,7 @@ class Link:
     def _transmit(self, sent: _Sent) -> None:
         self._told = self._there
         self._spoke_at = sent.last = self.host.now
-        piece = Piece(self.group, self.session, sent.number, self._there, sent.more, sent.body)
-        self.host.send((self.peer,), piece)
+        self.host.send((self.peer,), Piece(self.group, self.session, sent.number, self._there, sent.more, sent.body))
 
     def _transmit_again(self, sent: _Sent) -> None:
         sent.tries += 1
@@ -161,8 +147,7 @@ class Link:
         self.host.send((self.peer,), Heard(self.group, self.session, self._there, seen, tuple(missing)))
 
     def receive(self, packet: Piece | Heard) -> None:
-        now = self.host.now
-        self._heard_at = now
+        now = self._heard_at = self.host.now
         self.resting = False
         if not self.established:
             self.established, self._begun_at = True, now
@@ -197,13 +182,9 @@ class Link:
             else:
                 # Which of them was acknowledged nobody knows; if it was the first, the estimate is too short.
                 self._round_trip = max(self._round_trip, min(took, self._round_trip * 5 // 4))
-            if took > self._bound and sent.first >= self._begun_at:
-                self._tell_overdue(took)
-
-    def _tell_overdue(self, took: int) -> None:
-        if not self._was_overdue:
-            self._was_overdue = True
-            self._overdue(took)
+            if took > self._bound and sent.first >= self._begun_at and not self._was_overdue:
+                self._was_overdue = True
+                self._overdue(took)
 
     def _take_in(self, piece: Piece) -> list[AnyItem]:
         """The items that are complete with this piece; it is acknowledged if that is worth a packet."""

@@ -3,8 +3,7 @@
 A :class:`Slave` is the host of an ordinary :class:`~.engine.Mailbox` under the remote process's name, and :class:`Acting` is the
 engine of the process in which slaves run, beside its own membership. When a slave stops, everything that it runs stops between
 two operations, as if it had crashed; then its place is vacated by the process in which it ran, and by nobody else as long as that
-one lives, because only it knows that no operation of the slave is under way.
-"""
+one lives, because only it knows that no operation of the slave is under way."""
 
 from __future__ import annotations
 
@@ -19,27 +18,12 @@ from ...core.memory import Connect, Connection, Copy, Disconnect, Nap, Operate, 
 from ...core.model import Batch, Due, Failure, Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, Reason, Timer, View
 from ...core.names import incarnation_of, place_of
 from . import membership
+from . import remote_packets as items
 from .box import Box
 from .engine import Mailbox
 from .parameters import Parameters
 from .remote_link import WINDOW, Link, silence
-from .remote_packets import (
-    AnyItem,
-    Away,
-    Data,
-    Delivered,
-    Depart,
-    Enter,
-    Gone,
-    Halted,
-    Heard,
-    Installed,
-    Piece,
-    Pressed,
-    Refused,
-    Untimely,
-    Wanted,
-)
+from .remote_packets import AnyItem, Heard, Piece
 
 _ROOM: Final = Due(b"", 0)  # stands for the next message of the remote process: a slot is looked for before it is taken there
 _INCOMING: Final = 4  # messages of a remote process that wait for a slot: it sends one when it has been told of one
@@ -94,16 +78,16 @@ class Slave(Layer):
         if self.stopped:
             return
         match item:
-            case Enter(forms=forms, names=names) if not self.entered:
+            case items.Enter(forms=forms, names=names) if not self.entered:
                 self.entered = True
                 self.inner.join(self.group, Form(names) if forms else Join(names))
-            case Data(batch=batch) if self.entered and self._takes(batch):
+            case items.Data(batch=batch) if self.entered and self._takes(batch):
                 self._incoming.append(batch)
                 self.inner.ready(self.group)
-            case Depart() if self.entered:
+            case items.Depart() if self.entered:
                 self._departing = True
                 self.inner.leave(self.group)
-            case Pressed(full=full):
+            case items.Pressed(full=full):
                 self._is_full = full
             case _:
                 self._lost(Reason("garbled", f"{self.me} says {type(item).__name__} at the wrong time"))
@@ -125,7 +109,7 @@ class Slave(Layer):
     def send_away(self) -> None:
         """Asks the remote process to leave."""
         if not self._departing:
-            self.link.say(Away())
+            self.link.say(items.Away())
 
     def _press(self) -> None:
         """Slows the senders down as long as the remote process, or the link, has no room."""
@@ -140,7 +124,7 @@ class Slave(Layer):
     def _tell_untimely(self, what: str, took: int, bound: int) -> None:
         if not self._untimely:
             self._untimely = True
-            self.link.say(Untimely(what, took, bound))
+            self.link.say(items.Untimely(what, took, bound))
 
     def peek(self, group: GroupId, stream: str = "") -> Due | None:
         if self._incoming:
@@ -153,29 +137,29 @@ class Slave(Layer):
             return self._incoming.popleft()
         if not self._wanted and not self._departing:
             self._wanted = True
-            self.link.say(Wanted())
+            self.link.say(items.Wanted())
         return None
 
     def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
-        self.link.say(Delivered(sender, batch, rank))
+        self.link.say(items.Delivered(sender, batch, rank))
         self._press()
 
     def install(self, view: View) -> None:
-        self.link.say(Installed(view))
+        self.link.say(items.Installed(view))
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
-        self.link.say(Gone(rank))
+        self.link.say(items.Gone(rank))
         self.stop()
 
     def refused(self, group: GroupId, reason: Reason) -> None:
-        self.link.say(Refused(reason))
+        self.link.say(items.Refused(reason))
         self.stop()
 
     def halt(self, reason: Reason) -> None:
         late, bound = self.link.unacknowledged, self.inner.box.parameters.datagram
         if late > bound:  # no acknowledgement has told how late it is
             self._tell_untimely("datagram", late, bound)
-        self.link.say(Halted(reason))
+        self.link.say(items.Halted(reason))
         self.stop()
         self._ended(self)
 
@@ -234,16 +218,9 @@ def vacate(box: Box, place: int, process: ProcessId, wait: Procedure) -> Procedu
 
     for copy in range(box.copies):
         yield box.list(copy, list_it)
-    collecting = membership.collect(box, place, process)
-    result: Any = None
-    while True:
-        try:
-            request = collecting.send(result)
-        except StopIteration:
-            return
-        if isinstance(request, Disconnect):
-            yield from wait
-        result = yield request
+    yield from membership.spread(box, place, process)
+    yield from wait
+    yield Disconnect(box.group, place, process)
 
 
 class Acting(Engine):
@@ -375,17 +352,14 @@ class Acting(Engine):
     def expire(self, timer: Timer) -> None:
         assert isinstance(timer, tuple), timer
         kind, process = timer
-        if kind == "absent":
-            slave = self.slaves.get(process)
-            if slave is not None and slave.entered:
-                return
-            text = f"{process}, for which {self.host.me} acts, was not heard"
-            self._lose(process, Reason("absent", text, {"process": process}))
-        else:
-            slave = self.slaves.get(process)
+        slave = self.slaves.get(process)
+        if kind != "absent":
             if slave is not None:
                 slave.expire(timer)
             self._leave_if_alone()
+        elif slave is None or not slave.entered:
+            text = f"{process}, for which {self.host.me} acts, was not heard"
+            self._lose(process, Reason("absent", text, {"process": process}))
 
     def notice(self, event: Any) -> None:
         if isinstance(event, Failure) and place_of(event.process) in self._charges:

@@ -1,15 +1,12 @@
 """What is told about runs of ``mailbox``: who decided what about a message, why it was rejected, what kept it waiting.
 
-Theory of operation
--------------------
 A message goes into the mailbox in a batch with others of its sender, and is rejected with the batch or not at all. Rows about
 the batch (``sent``, ``decide``) name its last message; each attempt to send it has a timestamp (``stamp``), which all of these
 rows have. So the rows about a message are those that name it, and those that name the last of its batch: the first number, from
 its own on, that any such row names.
 
 A message is rejected if it was not there in time because of its sender (which crashed, or whose Send took longer than bounds
-allow), or if receivers were early. The ``sent`` row of that timestamp and the timing faults of the run tell which of these.
-"""
+allow), or if receivers were early. The ``sent`` row of that timestamp and the timing faults of the run tell which of these."""
 
 from __future__ import annotations
 

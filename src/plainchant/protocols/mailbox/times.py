@@ -1,7 +1,5 @@
 """How long everything takes at the most: the bounds of one operation made into those of the protocols.
 
-Theory of operation
--------------------
 An operation has its effect at some moment between its beginning and its bound. Two things that happen at one moment may come in
 either order, so whatever has to be *after* something waits one :data:`TICK` longer than that can take.
 
@@ -16,8 +14,7 @@ voted ``2 decide + 2e`` after it, when the decision is final. A copy that dies i
 2e``, by everybody alike. Copy i has its slot i after the beginning, dead or not.
 
 **Expiry**. The last intact copy may be the last of all, so messages of intact senders are seen up to ``(n - 1)`` slots and one
-step after the beginning.
-"""
+step after the beginning."""
 
 from __future__ import annotations
 
@@ -78,8 +75,7 @@ class Times:
 
         All intact receivers have watched the message since a round of ``watch`` after it was written, and ``flagged`` and
         ``patience`` later, in their next round, they report what is missing. Those reports suffice. The exclusion is carried to
-        the other copies, a round later if the process that made it has crashed, and the sender sees that at its next look.
-        """
+        the other copies, a round later if the process that made it has crashed, and the sender sees that at its next look."""
         parameters = self.parameters
         copies = parameters.copies
         round_ = self.watch + copies * (parameters.decide + copies * parameters.flag)

@@ -1,8 +1,7 @@
 """The rules of ``mailbox`` that the explorer can take out or replace, by name: ``--rules extra=printed``.
 
 Each value of a rule that is not the protocol's own is a variant (:mod:`..variants`) named ``RULE=VALUE``. Tests and papers use
-the same names. The bounds that a run is checked against stay those of the protocol itself: only engines calculate otherwise.
-"""
+the same names. The bounds that a run is checked against stay those of the protocol itself: only engines calculate otherwise."""
 
 from __future__ import annotations
 

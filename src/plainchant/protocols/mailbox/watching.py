@@ -1,7 +1,5 @@
 """Receivers that miss a deadline: overdue decision flags, reports, and the agreed exclusion.
 
-Theory of operation
--------------------
 A message stays in its slot until every receiver has set its decision flag, in every copy. A receiver that is stopped, too slow,
 or whose application does not read would keep every sender waiting. The paper leaves such failures to the process membership
 service (2.2, 3.3.2), to which the protocol reports them. Here the list of receivers in each copy is that service:
@@ -23,8 +21,7 @@ service (2.2, 3.3.2), to which the protocol reports them. Here the list of recei
   so it survives a crash of the process that made it.
 - **Fencing.** The excluded process keeps its place, and so its slots, until it has stopped: an operation that it had begun must
   not hit another process. It sees the mark when it looks again, before it uses anything that the look has shown, and halts. Then
-  the others free its place. It may join again.
-"""
+  the others free its place. It may join again."""
 
 from __future__ import annotations
 

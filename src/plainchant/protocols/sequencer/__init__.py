@@ -8,8 +8,7 @@ fencing, views that come in the same order as messages, joining and leaving, and
 Read it from the leaves up, the way the imports go: ``packets`` (what is said), ``log`` (what is kept), ``standing`` (what a
 member knows, with ``room``, ``pause`` and ``watch``), its parts ``requests``, ``gaps``, ``phases``, ``calling`` and ``door``,
 ``office`` (what the sequencer does, with ``hearing``), ``election`` (how there is a new one), and ``member``, which reacts to
-packets and timers and ties the parts together. ``tuning`` says which parameters suit a network.
-"""
+packets and timers and ties the parts together. ``tuning`` says which parameters suit a network."""
 
 from __future__ import annotations
 
@@ -101,8 +100,7 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     phases more, of two round trips each; the last of a member that leaves waits for all turns of its window.
 
     A joiner gives up, and halts, after ``JOIN_PATIENCE`` times ``patience``. A member that leaves waits for its own messages, and
-    if it is the sequencer for a hand-over.
-    """
+    if it is the sequencer for a hand-over."""
     members = max(map(len, groups.values()), default=1)
     phase = 3 * parameters.suspect_after + parameters.sync_after
     within = 2 * parameters.patience + 8 * parameters.suspect_after

@@ -1,8 +1,7 @@
 """When a member may call an election: not while that of another member can still have a result.
 
 Waiting costs time only if the other coordinator dies; calling an election too early costs all the promises that the other one has
-got, and at long round trips no election would ever have a result.
-"""
+got, and at long round trips no election would ever have a result."""
 
 from __future__ import annotations
 

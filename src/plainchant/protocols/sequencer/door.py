@@ -2,8 +2,7 @@
 
 A process that joins asks every process it knows until the sequencer lets it in with the view that contains it. A process that
 was excluded is told so, with the reason, by each member that it speaks to. (Leaving is decided in :mod:`.member`: a sequencer
-that leaves first hands its office over.)
-"""
+that leaves first hands its office over.)"""
 
 from __future__ import annotations
 
@@ -22,33 +21,21 @@ JOIN_PATIENCE: Final = 5  # a joiner gives up after this multiple of the members
 
 
 class Door:
-    """A member's side of membership; the office decides about it.
-
-    ``finish`` ends the member's part in the group, ``be_let_in`` starts it with the view of a welcome.
-    """
+    """A member's side of membership; the office decides about it. ``finish`` ends the member's part in the group, ``be_let_in``
+    starts it with the view of a welcome."""
 
     __slots__ = (
-        "_be_let_in",
-        "_claims",
-        "_finish",
-        "_gone",
-        "_max_contacts",
-        "_parted",
-        "_since",
-        "_standing",
-        "_vouched",
-        "contacts",
-    )
+        "_be_let_in", "_claims", "_finish", "_gone", "_max_contacts", "_parted", "_since", "_standing", "_vouched", "contacts",
+    )  # fmt: skip
 
     def __init__(self, standing: Standing, finish: Callable[[], None], be_let_in: Callable[[ProcessId, Welcome], None]) -> None:
         self._standing = standing
         self._finish = finish
         self._be_let_in = be_let_in
         self._gone: dict[ProcessId, tuple[int, str, str]] = {}
+        # An epoch, the unknown process that claims to be its sequencer, and the time of the first claim.
         self._claims: tuple[int, ProcessId, int] = (NO_EPOCH, "", 0)
-        """An epoch, the unknown process that claims to be its sequencer, and the time of the first claim."""
-        self._vouched: tuple[int, ProcessId] = (NO_EPOCH, "")
-        """Sequencer that a peer named for an epoch we promised but have not heard from."""
+        self._vouched: tuple[int, ProcessId] = (NO_EPOCH, "")  # sequencer that a peer named for an epoch we promised
         self._since = 0
         self._parted = 0  # when a process last left the group or was excluded
         self.contacts: tuple[ProcessId, ...] = ()
@@ -108,12 +95,8 @@ class Door:
         tried = standing.host.now - self._since
         if tried > JOIN_PATIENCE * standing.parameters.patience:
             self._finish()
-            standing.host.halt(
-                Reason(
-                    "no group",
-                    f"{standing.me} asked {', '.join(self.contacts)} to be let in for {tried // 1_000_000} ms; nobody did",
-                )
-            )
+            text = f"{standing.me} asked {', '.join(self.contacts)} to be let in for {tried // 1_000_000} ms; nobody did"
+            standing.host.halt(Reason("no group", text))
         else:
             self._ask()
 

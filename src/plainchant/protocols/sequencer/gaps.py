@@ -3,8 +3,7 @@
 A member asks for what it lacks once when a gap appears and then every ``nack_after`` until it is filled. It asks for several gaps
 at once: where many packets are lost and round trips are long, one gap for each round trip would never catch up, and a member that
 does not catch up holds up synchronisation phases. An old number never asks for anything (as printed, Fig. 5 would start a storm).
-After ``nack_retries`` requests that brought nothing the sequencer is suspected.
-"""
+After ``nack_retries`` requests that brought nothing the sequencer is suspected."""
 
 from __future__ import annotations
 
@@ -76,8 +75,6 @@ class Gaps:
         if self._tries <= standing.parameters.nack_retries:
             return None
         self._tries = 0
-        return Reason(
-            "no answer",
-            f"the sequencer {standing.sequencer} did not bring number {log.contiguous + 1} after "
-            f"{standing.parameters.nack_retries} requests",
-        )
+        missing, retries = log.contiguous + 1, standing.parameters.nack_retries
+        text = f"the sequencer {standing.sequencer} did not bring number {missing} after {retries} requests"
+        return Reason("no answer", text)

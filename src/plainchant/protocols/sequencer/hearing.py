@@ -1,8 +1,7 @@
 """Which members the sequencer hears: when each was heard last, and which are suspected.
 
 A member that is silent for ``suspect_after`` is suspected until it is heard again. One that has just come has longer, because the
-sequencer does not know its round trip: at the beginning of an epoch as long as the voters took to answer (the *pace*).
-"""
+sequencer does not know its round trip: at the beginning of an epoch as long as the voters took to answer (the *pace*)."""
 
 from __future__ import annotations
 

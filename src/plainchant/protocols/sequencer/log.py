@@ -1,8 +1,7 @@
 """A member's copy of the order: what is numbered, what is delivered, what is still missing.
 
 The paper keeps a history at the sequencer alone; its section 5 needs it at every member, because the next sequencer is
-one of them. An entry is dropped when everybody has it (``stable``), and not before it is delivered here.
-"""
+one of them. An entry is dropped when everybody has it (``stable``), and not before it is delivered here."""
 
 from __future__ import annotations
 
@@ -27,12 +26,11 @@ class Log:
         self.contiguous = 0  # the last number received without a gap (the paper's LastSeqReceived, in the sense of its text)
         self.delivered = 0
         self.highest = 0  # the highest number known to exist
-        self.lineage: list[Stage] = []
-        """The earlier epochs of the history that is followed, as (epoch, last number before it, its sequencer)."""
+        self.lineage: list[Stage] = []  # the earlier epochs of the history that is followed
+        # The newest epoch (and its sequencer) that ``lineage`` no longer names, because every member is past its beginning.
         self.purged: tuple[int, ProcessId] = (0, "")
-        """The newest epoch (and its sequencer) that ``lineage`` no longer names, because everybody is past its beginning."""
+        # Sender to its last request in the order: how duplicates are known, also after their entries are gone.
         self.table: dict[ProcessId, int] = {}
-        """Sender to its last request in the order: how duplicates are known, also after their entries are gone."""
         self.newest: Change | None = None  # the last view in the order, whether or not it is in force yet
 
     def begin_at(self, number: int, entry: Entry, table: dict[ProcessId, int]) -> None:

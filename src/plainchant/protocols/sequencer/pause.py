@@ -1,8 +1,7 @@
 """What a member remembers of synchronisation phases (2.2): which one it is in, and which are over.
 
 Phases are numbered, and the numbers grow from epoch to epoch too, so that a late packet of one phase neither ends nor begins
-another. Views and announcements also say which phases are over: a member does not wait for a phase that was given up.
-"""
+another. Views and announcements also say which phases are over: a member does not wait for a phase that was given up."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ from .standing import Standing
 class Phases:
     """A member's part in the phases of its sequencer.
 
-    ``hears`` says whether a packet is from the sequencer that this member follows, ``pump`` sends what waited during a pause.
-    """
+    ``hears`` says whether a packet is from the sequencer that this member follows, ``pump`` sends what waited during a pause."""
 
     __slots__ = ("_gaps", "_hears", "_pump", "_standing")
 

@@ -1,8 +1,7 @@
 """A sender's requests: numbered 1, 2, 3, ..., kept until they come back in the order, repeated until then.
 
 Up to ``window`` of them are under way at once. The sequencer holds a request that overtook an earlier one, so that each sender's
-order is kept. A repeated request carries the same number, by which the sequencer recognises duplicates.
-"""
+order is kept. A repeated request carries the same number, by which the sequencer recognises duplicates."""
 
 from __future__ import annotations
 

@@ -1,19 +1,14 @@
 """Room at the applications: who does not read fast enough slows the senders down.
 
-Theory of operation
--------------------
 A host says when its application has no room for more, and when it has room again (:class:`~....model.Pressure`). What arrives
-meanwhile is accepted, acknowledged and delivered as always, so that nobody takes the member for silent, histories are emptied,
-views take effect and elections find what they need. But beside each acknowledgement the member says how many of the numbers
-that it acknowledges it has no room for. The sequencer numbers nothing beyond a whole history after the last number for which
-*every* application had room, its own included: so at most ``history`` batches more come to somebody who is full, senders'
-requests stay outstanding, their windows close, and nothing is taken from their applications.
+meanwhile is accepted, acknowledged and delivered as always, so that the member is not taken for silent, histories are emptied,
+views take effect and elections find what they need. But beside each acknowledgement the member says how many of the acknowledged
+numbers it has no room for. The sequencer numbers nothing beyond a whole history after the last number for which *every*
+application had room, its own included: at most ``history`` batches more come to a full member, senders' requests stay
+outstanding, their windows close, and nothing is taken from their applications. Losing or reordering these counts does no harm:
+the number that a member had room for only grows, and every packet to the sequencer says it again.
 
-As in credits of other protocols, losing or reordering what is said does no harm: the number that a member had room for only
-ever grows, and every packet to the sequencer says it again.
-
-Who holds the group up like that for longer than ``patience`` is excluded; a sequencer that does hands its office over first.
-"""
+A member that holds the group up like that for longer than ``patience`` is excluded; a sequencer hands its office over first."""
 
 from __future__ import annotations
 
@@ -88,17 +83,8 @@ class Capacity:
     """At the sequencer: whether there is room for another number, in the history and at every application."""
 
     __slots__ = (
-        "_blocked_by_history",
-        "_group",
-        "_host",
-        "_log",
-        "_own",
-        "_parameters",
-        "full_since",
-        "limit",
-        "readers",
-        "stride",
-    )
+        "_blocked_by_history", "_group", "_host", "_log", "_own", "_parameters", "full_since", "limit", "readers", "stride",
+    )  # fmt: skip
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters, log: Log, own: Room) -> None:
         self._host = host
@@ -110,8 +96,8 @@ class Capacity:
         self.stride = max(1, parameters.history // 8)
         self.limit = 0  # the last number that may be given, as far as is known; see :meth:`extend`
         self.full_since: int | None = None  # since when a number has been wanted and there was no room for it
+        # What is recorded: that the history is full (True), or that an application does not read; None: nothing is.
         self._blocked_by_history: bool | None = None
-        """What is recorded: that the history is full, or that an application does not read; None: nothing is."""
 
     def extend(self) -> bool:
         """Whether there is room by now: in the history, and at every application that said how far it has read."""
@@ -171,8 +157,5 @@ class Capacity:
 
 def not_reading(process: ProcessId, held_up: int) -> Reason:
     """Why a member cannot stay whose application does not read."""
-    return Reason(
-        "not reading",
-        f"the application of {process} has not read what it was given and held the group up for {held_up // 1_000_000} ms",
-        {"held_up_ns": held_up},
-    )
+    text = f"the application of {process} has not read what it was given and held the group up for {held_up // 1_000_000} ms"
+    return Reason("not reading", text, {"held_up_ns": held_up})

@@ -4,8 +4,7 @@ Every ``quiet_after`` a member that has said nothing, or not yet all that it has
 counts the ticks in which it heard nothing; after ``suspect_after`` of them it suspects the sequencer. Hearing only sets a flag:
 it happens with every packet, and the clock need not be read for it. A tick that comes very late shows that this process was
 stopped; the silence then proves nothing about the others. A group that is just formed knows nothing of its network: the first
-packet of the sequencer may take up to ``patience``.
-"""
+packet of the sequencer may take up to ``patience``."""
 
 from __future__ import annotations
 
