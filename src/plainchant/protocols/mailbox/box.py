@@ -19,15 +19,12 @@ class Box:
     """What all procedures of a process share."""
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
-        self.parameters = parameters
+        self.host, self.group, self.parameters = host, group, parameters
         self.times = Times(parameters)
         self.copies = parameters.copies
         self.layout = layout(parameters)
         self.place = -1
-        self.mask = 0
-        self.epoch = 0
+        self.mask = self.epoch = 0
         self.first = 0  # the first copy that this process has not found dead when it looked for messages
 
     @property

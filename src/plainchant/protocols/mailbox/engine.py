@@ -26,8 +26,7 @@ class Mailbox(Engine):
     """One group. It sends one message at a time; the next is taken when the last was decided."""
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
+        self.host, self.group = host, group
         self.box = Box(host, group, parameters)
         self.only_sends = place_of(host.me) in parameters.senders
         self.sender = Sender(self.box, tells_dead=self.only_sends)
@@ -37,8 +36,7 @@ class Mailbox(Engine):
         self.outgoing: Outgoing | None = None
         self.failed: dict[ProcessId, None] = {}  # processes that have failed, as far as the membership service has said
         self.collecting = 0
-        self.leaving = False
-        self.going = False
+        self.leaving = self.going = False
         self.departing = False  # nothing is left to read: this process is about to give its place back
 
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:

@@ -16,13 +16,11 @@ from .parameters import Parameters
 from .times import Times
 from .variants import VALUES, variant_of
 
-OPERATIONS: Final = frozenset({"decide", "finish", "flag", "list", "look", "read", "write"})
-"""Names of its operations on shared memory."""
+OPERATIONS: Final = frozenset({"decide", "finish", "flag", "list", "look", "read", "write"})  # names of those on shared memory
+# Bounds in units, unless others are given: e is small against dd.
 UNITS: Final = {"write": 2, "flag": 2, "decide": 10, "read": 2, "finish": 2, "skew": 4, "poll": 60}
-"""Bounds in units, unless others are given: e is small against dd."""
-
+# Unless a patience is given, cases end before any receiver would be overdue: what receivers watch is left out of the states.
 NO_PATIENCE: Final = 0
-"""Unless a patience is given, cases end before any receiver would be overdue: what receivers watch is left out of the states."""
 
 
 def mailbox_case(

@@ -36,13 +36,11 @@ class Receiver:
 
     def __init__(self, box: Box, decided: Callable[[Message], None], over: Callable[[], None]) -> None:
         self.box = box
-        self.entry = 0
-        self.exit = 0
+        self.entry = self.exit = 0
         self._decided = decided
         self._over = over  # called when everything that this process has to read before its exit is read
         self.forms = False  # whether this process is among those who form the group, and begins when all are there
-        self.started = False
-        self.stopped = False
+        self.started = self.stopped = False
         self.order: list[tuple[Key, Message]] = []
         self.known: dict[Key, Message] = {}
         self.instant = box.clock  # the last one at which this process has looked

@@ -31,17 +31,12 @@ class Remote(Engine):
     """One process elsewhere, in one group."""
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
-        self.parameters = parameters
+        self.host, self.group, self.parameters = host, group, parameters
         self.acting = parameters.remote[place_of(host.me)]  # acts for this process; its name is without, later with incarnation
         self.link: Link | None = None
-        self.entered = False
-        self.wanted = False
-        self.leaving = False
+        self.entered = self.wanted = self.leaving = False
         self.sends_rest = True  # whether what waits is sent before this process leaves
-        self.departed = False
-        self.over = False
+        self.departed = self.over = False
 
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         how = unless_proposed(how)

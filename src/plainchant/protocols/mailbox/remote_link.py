@@ -61,16 +61,11 @@ class Link:
         self, host: Host, group: GroupId, peer: ProcessId, session: int, parameters: Parameters,
         hear: Callable[[AnyItem], None], lost: Callable[[Reason], None], overdue: Callable[[int], None],
     ) -> None:  # fmt: skip
-        self.host = host
-        self.group = group
-        self.peer = peer
-        self.session = session
+        self.host, self.group, self.peer, self.session = host, group, peer, session
         self.established = False  # whether the other side has been heard at all
         self.closed = False  # nothing more is said; what comes is still acknowledged
         self.resting = False  # what was said is not said again before the other side is heard
-        self._hear = hear
-        self._lost = lost
-        self._overdue = overdue
+        self._hear, self._lost, self._overdue = hear, lost, overdue
         self._bound = parameters.datagram
         self._silence = silence(parameters)
         self._beat = self._silence // 8

@@ -227,9 +227,7 @@ class Acting(Engine):
     """A process that is in the group itself and acts for others."""
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
-        self.parameters = parameters
+        self.host, self.group, self.parameters = host, group, parameters
         self.own = Mailbox(host, group, parameters)
         self.slaves: dict[ProcessId, Slave] = {}
         self.expected: dict[ProcessId, None] = {}  # processes that are to form the group: the others wait for them

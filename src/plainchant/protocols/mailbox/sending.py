@@ -22,9 +22,9 @@ from ...core.model import SECOND, Batch
 from .box import Box, Key, changed, find, receivers
 
 LONGEST_LEAD: Final = 1 * SECOND
+# How often in succession a message with the longest lead is rejected before its sender gives up: it is not late by chance, its
+# clock is behind by more than that.
 HOPELESS: Final = 30
-"""So often, one time after the other, a message with the longest lead is rejected before its sender gives up: it is not late by
-chance, its clock is behind by more than that."""
 
 
 class Outgoing:
@@ -33,8 +33,7 @@ class Outgoing:
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.key: Key = (0, 0)
-        self.slot = 0
-        self.attempts = 0
+        self.slot = self.attempts = 0
         self.hopeless = 0  # how often it was rejected although it had the longest lead
 
 
@@ -43,8 +42,7 @@ class Sender:
 
     def __init__(self, box: Box, *, tells_dead: bool = False) -> None:
         self.box = box
-        self.tells_dead = tells_dead
-        """Whether nobody but the sender finds out which copies are dead: this process does not look for messages."""
+        self.tells_dead = tells_dead  # only the sender finds out which copies are dead: this process does not look for messages
         self.last = 0  # the timestamp of the last message
         self.lead = 0  # how far timestamps lie ahead of the clock
         self._slot = 0

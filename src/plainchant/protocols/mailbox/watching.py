@@ -44,8 +44,7 @@ class Watch:
     def __init__(self, box: Box) -> None:
         self.box = box
         self.reported: dict[int, Connection] = {}  # processes that this receiver reports now, by place
-        self._due: dict[tuple[int, int, bool], int] = {}
-        """When votes (True) or flags of a message become overdue, on the monotonic clock."""
+        self._due: dict[tuple[int, int, bool], int] = {}  # when votes (True) or flags become overdue, on the monotonic clock
         self._looked = box.host.now
 
     def look(self, copy: Copy) -> list[tuple[int, Connection]]:

@@ -29,9 +29,7 @@ class Door:
     )  # fmt: skip
 
     def __init__(self, standing: Standing, finish: Callable[[], None], be_let_in: Callable[[ProcessId, Welcome], None]) -> None:
-        self._standing = standing
-        self._finish = finish
-        self._be_let_in = be_let_in
+        self._standing, self._finish, self._be_let_in = standing, finish, be_let_in
         self._gone: dict[ProcessId, tuple[int, str, str]] = {}
         # An epoch, the unknown process that claims to be its sequencer, and the time of the first claim.
         self._claims: tuple[int, ProcessId, int] = (NO_EPOCH, "", 0)

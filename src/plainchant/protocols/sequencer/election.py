@@ -75,10 +75,7 @@ class Election:
         self.host = standing.host
         self.group = standing.group
         self._step_down = step_down
-        self._take_office = take_office
-        self._hear_again = hear_again
-        self._halt = halt
-        self._missed = missed
+        self._take_office, self._hear_again, self._halt, self._missed = take_office, hear_again, halt, missed
         self._any_survivor = standing.parameters.any_survivor
         self.reason = reason
         self.epoch = 0
@@ -314,9 +311,7 @@ class Rebuild:
         self, standing: Standing, elected: Elected, accept_later: Callable[[], None], become_sequencer: Callable[[Elected], None]
     ) -> None:
         self._standing = standing
-        self._accept_later = accept_later
-        self._become_sequencer = become_sequencer
-        self.elected = elected
+        self._accept_later, self._become_sequencer, self.elected = accept_later, become_sequencer, elected
         self._heard = {process: standing.host.now for process in elected.voters if process != standing.me}
         self._lacking: dict[ProcessId, int] = {}  # voter to the number that it said it does not hold
         self._due = standing.host.now

@@ -18,8 +18,7 @@ class Hearing:
     __slots__ = ("_first", "_group", "_heard", "_host", "_limit", "suspects")
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters, pace: int) -> None:
-        self._host = host
-        self._group = group
+        self._host, self._group = host, group
         self._limit = parameters.suspect_after
         self._first = host.now + pace
         self._heard: dict[ProcessId, int] = {}

@@ -47,10 +47,7 @@ class Office:
     ) -> None:
         log = standing.log
         assert log.newest is not None
-        self.standing = standing
-        self.requests = requests
-        self._door = door
-        self._deliver_ready = deliver_ready
+        self.standing, self.requests, self._door, self._deliver_ready = standing, requests, door, deliver_ready
         self.host = standing.host
         self.group = standing.group
         self.epoch = standing.epoch

@@ -12,9 +12,7 @@ class Pause:
     __slots__ = ("_highest", "_over", "phase")
 
     def __init__(self) -> None:
-        self._over = 0
-        self._highest = 0
-        self.phase = 0
+        self._over = self._highest = self.phase = 0
 
     def begin(self, phase: int, highest: int) -> bool:
         """The sequencer asks for everything up to a number. False if that phase is over, or a later one has begun."""

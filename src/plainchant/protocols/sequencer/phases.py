@@ -21,10 +21,7 @@ class Phases:
     __slots__ = ("_gaps", "_hears", "_pump", "_standing")
 
     def __init__(self, standing: Standing, gaps: Gaps, hears: Callable[[ProcessId, int], bool], pump: Callable[[], None]) -> None:
-        self._standing = standing
-        self._gaps = gaps
-        self._hears = hears
-        self._pump = pump
+        self._standing, self._gaps, self._hears, self._pump = standing, gaps, hears, pump
 
     def on_phase1(self, source: ProcessId, packet: Phase1) -> None:
         standing = self._standing
@@ -77,8 +74,7 @@ class Phase:
     __slots__ = ("highest", "number", "since", "step", "waiting")
 
     def __init__(self, number: int, highest: int, waiting: list[ProcessId], since: int) -> None:
-        self.number = number
-        self.highest = highest
+        self.number, self.highest = number, highest
         self.waiting = dict.fromkeys(waiting)
         self.step = 1
         self.since = since

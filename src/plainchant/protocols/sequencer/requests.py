@@ -24,8 +24,7 @@ class Requests:
         self._window = standing.parameters.window
         self.max_messages = 0 if standing.parameters.pack else 1  # messages taken for one batch; 0: as many as fit
         self._armed = False
-        self._mark = 0
-        self.last = 0
+        self._mark = self.last = 0
         self.outstanding: dict[int, Batch] = {}
         self.wants_number = False  # at the sequencer: whether there may be more to send than it could number
 

@@ -87,11 +87,7 @@ class Capacity:
     )  # fmt: skip
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters, log: Log, own: Room) -> None:
-        self._host = host
-        self._group = group
-        self._parameters = parameters
-        self._log = log
-        self._own = own
+        self._host, self._group, self._parameters, self._log, self._own = host, group, parameters, log, own
         self.readers = Readers()
         self.stride = max(1, parameters.history // 8)
         self.limit = 0  # the last number that may be given, as far as is known; see :meth:`extend`

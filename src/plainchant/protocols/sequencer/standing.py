@@ -31,9 +31,7 @@ class Standing:
     )  # fmt: skip
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
-        self.parameters = parameters
+        self.host, self.group, self.parameters = host, group, parameters
         self.me: ProcessId = host.me
         self.log = Log()
         self.room = Room(self.log)
@@ -56,8 +54,7 @@ class Standing:
         self.undecided_since: int | None = (
             None  # when the oldest view not in force was proposed, here or in a history we continue
         )
-        self.leaving = False
-        self.done = False
+        self.leaving = self.done = False
 
     @property
     def follows(self) -> bool:

@@ -23,15 +23,12 @@ class Watch:
     __slots__ = ("_due", "_host", "_lately", "_limit", "_parameters", "_silent_ticks", "heard", "spoke")
 
     def __init__(self, host: Host, parameters: Parameters) -> None:
-        self._host = host
-        self._parameters = parameters
+        self._host, self._parameters = host, parameters
         self._limit = -(-parameters.patience // parameters.quiet_after)
         lately = max(HEARD_BEATS * parameters.heartbeat, parameters.suspect_after // HEARD_SHARE)
         self._lately = -(-lately // parameters.quiet_after)
-        self._silent_ticks = 0
-        self._due = 0
-        self.heard = False
-        self.spoke = False
+        self._silent_ticks = self._due = 0
+        self.heard = self.spoke = False
 
     def begin(self, *, presides: bool) -> None:
         """The first tick comes earlier by chance: members that tick in step would all call elections at once."""
