@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...core.memory import Entry
 from .box import Key
 
@@ -27,6 +29,12 @@ class Message:
     @property
     def stamp(self) -> int:
         return self.key[0]
+
+    @property
+    def name(self) -> dict[str, Any]:
+        """How the trace names it: by the last message of its batch, or by its sender if no message ends in it."""
+        entry = self.entry
+        return {"sender": entry.sender, "seq": entry.first + entry.count - 1} if entry.count else {"of": entry.sender}
 
     def follow(self, copy: int) -> None:
         if self.copy < 0 and self.verdict is not None:

@@ -148,8 +148,7 @@ class Receiver:
         box.host.halt(Reason("excluded", f"{text}, because {why}", {"reports": own.reports.bit_count()}))
 
     def _look_back(self, began: int, instant: int | None) -> None:
-        """Up to the horizon this look has shown everything. A later message waits for another look, because an earlier one may
-        still be inserted."""
+        """Up to the horizon this look has shown everything. Later messages wait: an earlier one may still be inserted."""
         self.horizon = max(self.horizon, began - self.box.times.settled)
         self._begin_due(began if instant is None else instant, instant)
 
@@ -166,7 +165,8 @@ class Receiver:
             # Only a sender with a timing failure can be so late; what the seed calls unread are later messages.
             message.begun = message.decided = True
             message.verdict = None
-            self._tell_late(message, "it came after later messages had been read")
+            text = "it came after later messages had been read"
+            box.host.record("late", box.group, stamp=message.stamp, text=text, **message.name)
             self._finish([message])
             self._decided(message)
             return
@@ -228,10 +228,9 @@ class Receiver:
 
     def _tell_decision(self, message: Message, begin: int) -> None:
         box, entry = self.box, message.entry
-        name = {"sender": entry.sender, "seq": entry.first + entry.count - 1} if entry.count else {"of": entry.sender}
         took = {"took_ns": box.clock - begin, "after_ns": box.clock - entry.stamp}
         made = {"stamp": entry.stamp, "decision": int(bool(message.verdict)), "copy": message.copy}
-        box.host.record("decide", box.group, **made, **name, **took)
+        box.host.record("decide", box.group, **made, **message.name, **took)
         if message.verdict or not entry.count:
             return
         text = "its flag was not set" if box.times.first else "most receivers did not see it in time with its flag set"
@@ -240,7 +239,7 @@ class Receiver:
                 box.host.record("reject", box.group, sender=entry.sender, seq=seq, stamp=entry.stamp, text=text)
         else:
             # It is sent again, under the same numbers: nobody can say that it is never delivered.
-            box.host.record("late", box.group, stamp=entry.stamp, count=entry.count, text=text, **name)
+            box.host.record("late", box.group, stamp=entry.stamp, count=entry.count, text=text, **message.name)
 
     def _see_connections(self, connections: list[tuple[int, Connection]]) -> None:
         for place, connection in connections:
@@ -436,11 +435,6 @@ class Receiver:
         if self.box.times.first and (there is None or (there.removed and there.stamp < message.stamp)):
             barred = Entry(message.stamp, message.entry.place, message.entry.sender, decision=False, removed=True)
             copy.put(message.slot, barred)
-
-    def _tell_late(self, message: Message, text: str) -> None:
-        entry = message.entry
-        name = {"sender": entry.sender, "seq": entry.first + entry.count - 1} if entry.count else {"of": entry.sender}
-        self.box.host.record("late", self.box.group, stamp=message.stamp, text=text, **name)
 
     @property
     def is_idle(self) -> bool:

@@ -2,8 +2,8 @@
 
 A :class:`Slave` is the host of an ordinary :class:`~.engine.Mailbox` under the remote process's name, and :class:`Acting` is the
 engine of the process in which slaves run, beside its own membership. When a slave stops, everything that it runs stops between
-two operations, as if it had crashed; then its place is vacated by the process in which it ran, and by nobody else as long as that
-one lives, because only it knows that no operation of the slave is under way."""
+two operations, as if it had crashed; then only the process in which it ran vacates its place, as long as that process lives,
+because only it knows that no operation of the slave is under way."""
 
 from __future__ import annotations
 
@@ -208,8 +208,7 @@ class Slave(Layer):
 
 
 def vacate(box: Box, place: int, process: ProcessId, wait: Procedure) -> Procedure:
-    """Sees to it that nobody waits for a process that is gone, and gives its place back after a wait. It is listed where it was
-    not, because those who form the group wait to see it."""
+    """Excuses a process that is gone, and gives its place back after a wait. It is listed first: all who form the group wait."""
 
     def list_it(copy: Copy) -> None:
         there = copy.connection(place)

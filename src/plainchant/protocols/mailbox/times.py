@@ -81,12 +81,10 @@ class Times:
         overdue = self.send + self.flagged + parameters.patience
         return overdue + 3 * round_ + self.period + copies * parameters.decide + 2 * parameters.skew
 
-    def _extra(self) -> int:
-        """See *Overtaking* above."""
+    def _extra(self) -> int:  # see *Overtaking* above
         return 2 * self.parameters.decide + TICK
 
-    def _expiry(self) -> int:
-        """See *Expiry* above."""
+    def _expiry(self) -> int:  # see *Expiry* above
         decide = self.parameters.decide
         return self.complete + self.detect + decide + (self.parameters.copies - 1) * self.slot + decide + TICK
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
-from ...core.memory import FAILED, Connection, Copy, Entry, Request
+from ...core.memory import FAILED, Connection, Copy, Request
 from ...core.model import UsageError
 from ..variants import Calls, Replacement, Variant, Variants
 from . import box as boxes
@@ -76,24 +76,16 @@ def times_of(parameters: Parameters, rules: Mapping[str, str | bool]) -> Times:
     return made
 
 
-def _printed_extra(times: Times) -> int:
-    return times.parameters.skew
-
-
-def _nothing(times: Times) -> int:
-    return 0
-
-
 def _printed_expiry(times: Times) -> int:
     parameters = times.parameters
     return times.send + times.detect + parameters.copies * parameters.decide + 2 * parameters.skew
 
 
 _TIMES: Final = {
-    "extra=printed": Replacement(Times, "_extra", _printed_extra),
-    "extra=none": Replacement(Times, "_extra", _nothing),
+    "extra=printed": Replacement(Times, "_extra", lambda times: times.parameters.skew),
+    "extra=none": Replacement(Times, "_extra", lambda times: 0),
     "expiry=printed": Replacement(Times, "_expiry", _printed_expiry),
-    "postpone=false": Replacement(Times, "_kept", _nothing),
+    "postpone=false": Replacement(Times, "_kept", lambda times: 0),
 }
 
 
@@ -113,9 +105,7 @@ for _name in _TIMES:
     VARIANTS.replaces(_name, boxes, "Times")(_times_with(_name))
 
 
-@VARIANTS.replaces("wait=printed", second, "_vote_at")
-def _vote_soon(box: Box, slot: int) -> int:
-    return box.clock + box.parameters.skew
+VARIANTS.replaces("wait=printed", second, "_vote_at")(lambda box, slot: box.clock + box.parameters.skew)
 
 
 @VARIANTS.replaces("wait=printed", second, "_wait_to_settle")
@@ -142,24 +132,10 @@ def _settle_in_steps(box: Box, copy: int, batch: list[Message]) -> Generator[Req
     return FAILED if written is FAILED else without
 
 
-@VARIANTS.replaces("decision_field=false", second, "_waits_for_slot")
-def _always_waits(batch: list[Message]) -> bool:
-    return True
-
-
-@VARIANTS.replaces("decision_field=false", second, "_decision_for")
-def _decided_here(entry: Entry, message: Message) -> bool | None:
-    return entry.decision
-
-
-@VARIANTS.replaces("decision_field=false", second, "_verdict_of")
-def _local_verdict(entry: Entry) -> bool | None:
-    return entry.local
-
-
-@VARIANTS.replaces("placeholders=false", second, "_entry")
-def _only_if_there(box: Box, message: Message, copy: Copy) -> Entry | None:
-    return find(copy, message.slot, message.key)
+VARIANTS.replaces("decision_field=false", second, "_waits_for_slot")(lambda batch: True)
+VARIANTS.replaces("decision_field=false", second, "_decision_for")(lambda entry, message: entry.decision)
+VARIANTS.replaces("decision_field=false", second, "_verdict_of")(lambda entry: entry.local)
+VARIANTS.replaces("placeholders=false", second, "_entry")(lambda box, message, copy: find(copy, message.slot, message.key))
 
 
 @VARIANTS.replaces("look_again=false", Receiver, "_look_back")
@@ -168,9 +144,7 @@ def _never_again(self: Receiver, began: int, instant: int | None) -> None:
     self._begin([message for _, message in self.order if not message.begun], None)
 
 
-@VARIANTS.replaces("listen=false", Receiver, "_listens")
-def _never_listens(self: Receiver) -> bool:
-    return False
+VARIANTS.replaces("listen=false", Receiver, "_listens")(lambda self: False)
 
 
 @VARIANTS.replaces("atomic_remove=false", Receiver, "_set_flags")

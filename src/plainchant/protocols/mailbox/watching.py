@@ -84,8 +84,7 @@ class Watch:
         return missing if self.box.times.first or entry.decision is not None else missing & ~entry.voted
 
     def _is_concerned(self, entry: Entry, entered: int) -> bool:
-        """Whether a message is one of those that this receiver decides on. (What was sent before its entry has the flag of the
-        process that had its place.)"""
+        """Whether this receiver decides on a message. (One sent before its entry has its predecessor's flag.)"""
         return bool(entry.listed & self.box.mask) and entered <= entry.stamp
 
     def _was_stopped(self, now: int) -> bool:

@@ -31,9 +31,8 @@ class Calling:
             standing.host.set_timer("election", self._until + standing.host.random.randrange(wait))
 
     def wait_for_result(self, pace: int) -> None:
-        """Calls an election if none has a result: after longer than a coordinator takes, or elections would interrupt each other.
-        It takes ``election.ALIVE`` times ``suspect_after`` to wait for voters, or round trips to vote, tell the winner and
-        announce."""
+        """Calls an election if none has a result: after longer than a coordinator takes, or elections would interrupt each other
+        (``election.ALIVE`` times ``suspect_after`` for voters, or round trips to vote, tell the winner and announce)."""
         standing = self._standing
         wait = standing.parameters.suspect_after
         longest = max(3 * wait, 5 * min(pace, standing.parameters.patience))

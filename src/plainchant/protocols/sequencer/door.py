@@ -58,10 +58,9 @@ class Door:
         self._vouched = (epoch, sequencer)
 
     def is_vouched_for(self, source: ProcessId, epoch: int) -> bool:
-        """Whether to believe a process that claims to be the sequencer of the epoch that we have promised, and was in no view
-        that we know of. It may have joined while we were behind, or be a stranger. Members that follow it will say so
-        (``Stale``). If no member that we know is left, we believe a claim that was repeated for a while and that no vote has
-        overtaken."""
+        """Whether to believe a process that claims to be the sequencer of the epoch that we have promised, and was in no view we
+        know of. It may have joined while we were behind, or be a stranger. Members that follow it will say so (``Stale``). If
+        no member that we know is left, we believe a claim that was repeated for a while and that no vote has overtaken."""
         standing = self._standing
         if self._vouched[0] == epoch:
             return self._vouched[1] == source
@@ -125,8 +124,7 @@ class Door:
         standing.speak(standing.acknowledgement())
 
     def may_close(self) -> bool:
-        """Whether the last member may go. The process that went before it may not have heard yet that it was let go, and
-        no other member is left to tell it."""
+        """Whether the last member may go. Only it can tell the process that went before it, which may not know that yet."""
         standing = self._standing
         return standing.host.now >= self._parted + LINGER * standing.parameters.quiet_after
 

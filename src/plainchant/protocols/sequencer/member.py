@@ -265,13 +265,8 @@ class Member(Engine, Standing):
             entry = packet.entry
             batch = entry.batch
             sender = entry.sender
-            if (
-                number > log.highest
-                and log.delivered == log.contiguous
-                and self._immediate
-                and batch is not None
-                and not self.pause.phase
-            ):
+            in_order = number > log.highest and log.delivered == log.contiguous
+            if in_order and self._immediate and batch is not None and not self.pause.phase:
                 # Most of what any member ever does is this: the rest of this method, where nothing is out of order.
                 log.entries[number] = entry
                 log.table[sender] = entry.request
@@ -438,8 +433,7 @@ class Member(Engine, Standing):
     # --- epochs -----------------------------------------------------------------------------------------------------
 
     def _fence(self, source: ProcessId, epoch: int) -> None:
-        """A sequencer's packet of an epoch that is not listened to. (A new epoch begins with its announcement, which its
-        sequencer repeats.)"""
+        """A sequencer's packet of an epoch that is not listened to. (A new epoch begins with its announcement.)"""
         if self.view is not None and epoch < self.promised:
             self.host.record("drop", self.group, epoch=epoch, situation="superseded epoch")
             if not self.door.tell_excluded(source):

@@ -249,9 +249,8 @@ class Office:
             self._bring(source, number, number)
 
     def _number_held(self) -> None:
-        """Numbers what had to wait, one of each sender in turn, in each sender's own order. There may be room for a few only. So
-        a sender that had its turn goes to the end, and the sequencer takes its own as soon as it is due; or some would never
-        have theirs."""
+        """Numbers what had to wait, one of each sender in turn, in each sender's own order. There may be room for a few only; a
+        sender that had its turn goes to the end, and the sequencer takes its own as soon as it is due; or some would starve."""
         progress = True
         while progress:
             progress = False
@@ -410,7 +409,7 @@ class Office:
     def _start_phase(self, why: str) -> None:
         self.phase_number += 1
         highest = self.log.contiguous
-        self.phase = Phase(self.phase_number, highest, list(self.others), self.host.now)
+        self.phase = Phase(self.phase_number, highest, dict.fromkeys(self.others), self.host.now)
         situation = f"synchronisation: {why}"
         self.host.record("sync", self.group, phase=self.phase_number, highest=highest, why=why, situation=situation)
         if self.others:
@@ -572,16 +571,14 @@ class Office:
             self.capacity.full_since = now
 
     def _alone(self) -> Reason | None:
-        """Why the sequencer resigns if it hears no majority. Members that did not vote for it may be there and cannot follow it:
-        only a new election brings them back."""
+        """Why the sequencer resigns if it hears no majority: only an election brings back members that did not vote for it."""
         if self._majority_heard():
             return None
         missing = ", ".join(self.hearing.suspects)
         return Reason("alone", f"the sequencer {self.standing.me} hears no majority without {missing}")
 
     def _look_for_stuck(self, now: int, electing: bool) -> Reason | None:
-        """Finds the members whose applications hold the group up for too long. If ours is the only one, another member shall be
-        sequencer: returns why."""
+        """Finds members whose applications hold the group up for too long; returns why to hand over, if only ours does."""
         since = self.capacity.full_since
         held_up = {} if since is None else {p: now - max(since, full) for p, full in self.capacity.not_reading().items()}
         stuck = {p: not_reading(p, length) for p, length in held_up.items() if length > self.parameters.patience}

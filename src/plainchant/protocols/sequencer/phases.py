@@ -6,6 +6,7 @@ A member stops sending, gets everything, says so, and goes on when told. What it
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...core.model import GroupId, ProcessId
 from .gaps import Gaps
@@ -14,9 +15,8 @@ from .standing import Standing
 
 
 class Phases:
-    """A member's part in the phases of its sequencer.
-
-    ``hears`` says whether a packet is from the sequencer that this member follows, ``pump`` sends what waited during a pause."""
+    """A member's part in the phases of its sequencer. ``hears`` says whether a packet is from the sequencer that it follows,
+    ``pump`` sends what waited during a pause."""
 
     __slots__ = ("_gaps", "_hears", "_pump", "_standing")
 
@@ -68,16 +68,15 @@ class Phases:
             standing.host.record("elect", standing.group, epoch=epoch, situation="election during synchronisation")
 
 
+@dataclass(slots=True)
 class Phase:
     """A synchronisation phase under way, at the sequencer."""
 
-    __slots__ = ("highest", "number", "since", "step", "waiting")
-
-    def __init__(self, number: int, highest: int, waiting: list[ProcessId], since: int) -> None:
-        self.number, self.highest = number, highest
-        self.waiting = dict.fromkeys(waiting)
-        self.step = 1
-        self.since = since
+    number: int
+    highest: int
+    waiting: dict[ProcessId, None]
+    since: int
+    step: int = 1
 
     def packet(self, group: GroupId, epoch: int, stable: int) -> Phase1 | Phase2:
         """What the members are told in this step."""

@@ -59,8 +59,7 @@ class Readers:
         self.upto: dict[ProcessId, tuple[int, int]] = {}
 
     def note(self, source: ProcessId, upto: int, acked: int, now: int) -> bool:
-        """A member had room up to that number. One that has acknowledged no more than that has room still. Returns whether
-        there is more room than before."""
+        """A member had room up to that number, and has it still if it acknowledged no more. Whether there is more than before."""
         before = self.upto.get(source)
         if upto >= acked:
             return self.upto.pop(source, None) is not None
