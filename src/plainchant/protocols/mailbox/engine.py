@@ -73,7 +73,7 @@ class Mailbox(Engine):
         while not (self.only_sends or receiver.started):
             yield Until(box.times.instant(box.clock + 1))
         self.sends = True
-        self._send_next()
+        self.ready(self.group)
         self._leave_if_idle()
 
     def _know(self, members: tuple[ProcessId, ...]) -> Generator[Request, Any, None]:
@@ -152,9 +152,6 @@ class Mailbox(Engine):
         self.host.left(self.group, self.box.rank(self.receiver.exit) if self.receiver.exit else None)
 
     def ready(self, group: GroupId) -> None:
-        self._send_next()
-
-    def _send_next(self) -> None:
         if self.sends and self.outgoing is None and not self.going and self.host.peek(self.group) is not None:
             # Nothing is taken before there is a slot for it, and this is no message yet.
             self.outgoing = _NOTHING
@@ -205,7 +202,7 @@ class Mailbox(Engine):
         if accepted:
             self.sender.was_punctual()
             self.outgoing = None
-            self._send_next()
+            self.ready(self.group)
             self._leave_if_idle()
             return
         outgoing.hopeless += self.sender.lead >= LONGEST_LEAD

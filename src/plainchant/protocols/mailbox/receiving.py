@@ -193,20 +193,13 @@ class Receiver:
 
     def _begin(self, batch: list[Message], instant: int | None) -> None:
         """Has messages decided together: those of an instant, or one that is late."""
-        if not batch:
-            return
-        box = self.box
-        times = box.times
+        box, times = self.box, self.box.times
         for message in batch:
             message.begun = True
-        if instant is None:
-            for message in batch:
+            if instant is None:
                 self._decide([message], times.instant(message.stamp + times.complete))
-            return
-        if times.first:
-            self._decide(batch, box.clock)
-            return
-        self._decide(batch, instant + box.parameters.decide)
+        if batch and instant is not None:
+            self._decide(batch, box.clock if times.first else instant + box.parameters.decide)
 
     def _decide(self, batch: list[Message], begin: int) -> None:
         self.deciding += 1

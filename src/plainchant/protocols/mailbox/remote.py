@@ -93,9 +93,6 @@ class Remote(Engine):
         if self.link is not None:
             self.link.expire()
 
-    def ready(self, group: GroupId) -> None:
-        self._send_next()
-
     def notice(self, event: Any) -> None:
         if isinstance(event, Pressure):
             if self.link is not None:
@@ -103,7 +100,7 @@ class Remote(Engine):
         elif isinstance(event, Failure) and event.process == self.acting:
             self._lost(Reason("failed", f"{event.process} has failed", {"peer": event.process}))
 
-    def _send_next(self) -> None:
+    def ready(self, group: GroupId) -> None:
         if self.link is None or not self.wanted or self.departed or self.over:
             return
         batch = self.host.take(self.group, self.parameters.room)
@@ -119,7 +116,7 @@ class Remote(Engine):
                 host.deliver(self.group, sender, batch, rank)
             case items.Wanted():
                 self.wanted = True
-                self._send_next()
+                self.ready(self.group)
             case items.Installed(view=view):
                 self.entered = True
                 host.install(view)

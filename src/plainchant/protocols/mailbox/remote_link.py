@@ -125,10 +125,6 @@ class Link:
         self._spoke_at = sent.last = self.host.now
         self.host.send((self.peer,), Piece(self.group, self.session, sent.number, self._there, sent.more, sent.body))
 
-    def _transmit_again(self, sent: _Sent) -> None:
-        sent.tries += 1
-        self._transmit(sent)
-
     def _answer(self) -> None:
         self._told = self._there
         self._spoke_at = self.host.now
@@ -152,7 +148,8 @@ class Link:
             for number in packet.missing:
                 sent = self._under_way.get(number)
                 if sent is not None and now - sent.last >= self._round_trip:
-                    self._transmit_again(sent)
+                    sent.tries += 1
+                    self._transmit(sent)
             items: list[AnyItem] = []
         else:
             try:
@@ -215,7 +212,8 @@ class Link:
             return
         for sent in self._under_way.values():
             if now >= self._due(sent):
-                self._transmit_again(sent)
+                sent.tries += 1
+                self._transmit(sent)
         if now - self._spoke_at >= self._beat:
             self._answer()
         self._arm()

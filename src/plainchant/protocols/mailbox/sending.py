@@ -117,12 +117,10 @@ class Sender:
             if (there is not None and there.removed) or (latest is not None and latest.stamp > stamp):
                 return  # it was rejected here; or this Send is so late that a later one has used the slot
             copy.fill(slot, batch.body)
-            fields = (batch.first, batch.count, batch.offset, batch.total, len(batch.body), True)
             if there is None:
-                copy.put(slot, Entry(stamp, box.place, box.host.me, *fields, listed=receivers(copy, stamp)))
-            else:
-                names = ("first", "count", "offset", "total", "size", "filled")
-                copy.put(slot, changed(there, **dict(zip(names, fields, strict=True))))
+                there = Entry(stamp, box.place, box.host.me, listed=receivers(copy, stamp))
+            sizes = {"offset": batch.offset, "total": batch.total, "size": len(batch.body)}
+            copy.put(slot, changed(there, first=batch.first, count=batch.count, **sizes, filled=True))
 
         def make_available(copy: Copy) -> bool:
             there = find(copy, slot, key)

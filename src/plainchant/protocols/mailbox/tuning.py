@@ -20,17 +20,9 @@ from ..registry import Surroundings
 from .parameters import Parameters
 
 BOUNDS: Final = {
-    "write": 200 * US,
-    "flag": 100 * US,
-    "decide": 100 * US,
-    "read": 200 * US,
-    "finish": 100 * US,
-    "skew": 1 * US,
-    "poll": 300 * US,
-    "notice": 50 * MS,
-    "datagram": 200 * MS,
-    "patience": 5 * SECOND,
-}
+    "write": 200 * US, "flag": 100 * US, "decide": 100 * US, "read": 200 * US, "finish": 100 * US, "skew": 1 * US,
+    "poll": 300 * US, "notice": 50 * MS, "datagram": 200 * MS, "patience": 5 * SECOND,
+}  # fmt: skip
 SLOTS: Final = 4
 ROOM: Final = 2 << 20
 

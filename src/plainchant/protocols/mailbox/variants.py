@@ -28,26 +28,16 @@ PRINTED: Final[Mapping[str, str | bool]] = {"corrected": "corrected", "printed":
 VALUES: Final[Mapping[str, Mapping[str, str | bool]]] = {
     # How much longer the first protocol waits after a copy that it found dead: two steps, the clocks' difference, or not at all.
     "extra": {**PRINTED, "none": "none"},
-    # How long the second protocol waits between seeing a message and voting on it.
-    "wait": PRINTED,
-    # The expiry time X of the second protocol.
-    "expiry": PRINTED,
-    # The second protocol tests and changes LD and nrd in one step.
-    "atomic_votes": BOOLEAN,
-    # The process that sets the last decision flag removes the message in the same step.
-    "atomic_remove": BOOLEAN,
-    # The second protocol writes a decision that was made in an earlier copy into D.
-    "decision_field": BOOLEAN,
-    # After waiting a receiver looks again, because an earlier message may have been inserted.
-    "look_again": BOOLEAN,
-    # A receiver enters after everything that is there already, whatever its timestamp says.
-    "enter_after": BOOLEAN,
-    # A receiver without a decision flag reads what was sent after its entry (A.1.2).
-    "listen": BOOLEAN,
-    # With the second protocol a message is removed only when every receiver had time to read it (A.1.2).
-    "postpone": BOOLEAN,
-    # With the second protocol a message that is absent from a copy is decided on there all the same.
-    "placeholders": BOOLEAN,
+    "wait": PRINTED,  # how long the second protocol waits between seeing a message and voting on it
+    "expiry": PRINTED,  # the expiry time X of the second protocol
+    "atomic_votes": BOOLEAN,  # the second protocol tests and changes LD and nrd in one step
+    "atomic_remove": BOOLEAN,  # the process that sets the last decision flag removes the message in the same step
+    "decision_field": BOOLEAN,  # the second protocol writes a decision that was made in an earlier copy into D
+    "look_again": BOOLEAN,  # after waiting a receiver looks again, because an earlier message may have been inserted
+    "enter_after": BOOLEAN,  # a receiver enters after everything that is there already, whatever its timestamp says
+    "listen": BOOLEAN,  # a receiver without a decision flag reads what was sent after its entry (A.1.2)
+    "postpone": BOOLEAN,  # with the second protocol a message is removed only when every receiver had time to read it (A.1.2)
+    "placeholders": BOOLEAN,  # with the second protocol a message that is absent from a copy is decided on there all the same
 }
 
 VARIANTS: Final = Variants()

@@ -105,8 +105,7 @@ class Door:
             standing.host.send((packet.sequencer,), AskJoin(standing.group))
 
     def on_welcome(self, source: ProcessId, packet: Welcome) -> None:
-        standing = self._standing
-        log = standing.log
+        standing, log = self._standing, self._standing.log
         change = packet.entry.change
         if change is None or not self.knows(source):
             return

@@ -72,8 +72,7 @@ class Election:
         *, missed: frozenset[ProcessId], heard: frozenset[ProcessId],
     ) -> None:  # fmt: skip
         self.standing = standing
-        self.host = standing.host
-        self.group = standing.group
+        self.host, self.group = standing.host, standing.group
         self._step_down = step_down
         self._take_office, self._hear_again, self._halt, self._missed = take_office, hear_again, halt, missed
         self._any_survivor = standing.parameters.any_survivor

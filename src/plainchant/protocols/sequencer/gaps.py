@@ -35,8 +35,7 @@ class Gaps:
 
     def check(self) -> None:
         """There is a gap: asks for what is missing, unless that is under way."""
-        standing = self._standing
-        log = standing.log
+        standing, log = self._standing, self._standing.log
         if self._armed and log.contiguous < self._asked:
             return
         if standing.parameters.gap_patience and not self._armed:
@@ -48,8 +47,7 @@ class Gaps:
 
     def ask(self) -> None:
         """Asks for the first missing numbers, if there are any and a sequencer to ask."""
-        standing = self._standing
-        log = standing.log
+        standing, log = self._standing, self._standing.log
         if not standing.follows:
             return
         gaps = log.missing(BROUGHT_AT_ONCE)
@@ -65,8 +63,7 @@ class Gaps:
     def expire(self) -> Reason | None:
         """The answer is late. Returns a reason to suspect the sequencer if it was asked too often; the caller then asks again."""
         self._armed = False
-        standing = self._standing
-        log = standing.log
+        standing, log = self._standing, self._standing.log
         if log.contiguous >= log.highest:
             self._tries = 0
             return None

@@ -36,8 +36,7 @@ class Log:
     def begin_at(self, number: int, entry: Entry, table: dict[ProcessId, int]) -> None:
         """A joiner's history begins with the view that lets it in."""
         self.__init__()  # type: ignore[misc]  # a fresh log, in place: others hold references to it
-        self.low = self.delivered = number - 1
-        self.contiguous = number - 1
+        self.low = self.delivered = self.contiguous = number - 1
         self.table.update(table)
         self.append(entry)
 

@@ -413,8 +413,6 @@ class Member(Engine, Standing):
         """The last message of a burst may be missing: nothing later would reveal its loss."""
         self.log.highest = max(self.log.highest, highest)
 
-    # --- packets for the sequencer's office -------------------------------------------------------------------------
-
     def _to_office(self, source: ProcessId, packet: Any) -> None:
         if self.office is not None and packet.epoch == self.epoch:
             self.office.receive(source, packet)

@@ -48,9 +48,7 @@ class Office:
         log = standing.log
         assert log.newest is not None
         self.standing, self.requests, self._door, self._deliver_ready = standing, requests, door, deliver_ready
-        self.host = standing.host
-        self.group = standing.group
-        self.epoch = standing.epoch
+        self.host, self.group, self.epoch, self.voters = standing.host, standing.group, standing.epoch, standing.voters
         self.since = standing.host.now
         self._pace = pace
         self._deliver = standing.host.deliver
@@ -58,7 +56,6 @@ class Office:
         self.parameters = standing.parameters
         self._immediate = standing.parameters.resilience == 0
         self._any_survivor = standing.parameters.any_survivor
-        self.voters = standing.voters
         self.stable = log.low
         self.acked: dict[ProcessId, int] = {}  # member to its last acknowledgement in this epoch; only ever grows
         self.held: dict[ProcessId, dict[int, Batch]] = {}
@@ -71,7 +68,6 @@ class Office:
         self._turns = 0  # how many of its own batches the sequencer may number because it is its turn
         self._had_turn: dict[ProcessId, None] = {}  # processes that had a turn since
         self.capacity = Capacity(standing.host, standing.group, standing.parameters, log, standing.room)
-        self.readers = self.capacity.readers
         self._stride = self.capacity.stride
         self._busy = False
         self.hearing = Hearing(standing.host, standing.group, standing.parameters, pace)
@@ -93,7 +89,7 @@ class Office:
         self.acked = {process: self.acked.get(process, -1) for process in self.others}
         self.hearing.keep(self.others)
         self.held = {process: held for process, held in self.held.items() if process in members}
-        self.readers.keep(self.others)
+        self.capacity.keep(self.others)
 
     def begin(self, why: str) -> None:
         """A new epoch begins with a view of those who elected us."""
@@ -294,8 +290,8 @@ class Office:
         if ack > self.log.contiguous:
             ack = self.log.contiguous  # nobody has more than there is
         news = known <= self.stable or not self._immediate  # it was one of the last, or what it has may be delivered
-        if behind or self.readers.upto:
-            news |= self.readers.note(source, ack - behind, max(ack, known), self.host.now)
+        if behind or self.capacity.read_upto:
+            news |= self.capacity.note(source, ack - behind, max(ack, known), self.host.now)
         if ack > known:  # packets can be reordered: the table keeps the maximum
             self.acked[source] = ack
             if self.welcomes:
@@ -381,8 +377,6 @@ class Office:
             elif 2 * len(lacking) >= len(deciders):
                 return False
         return True
-
-    # --- announcements ----------------------------------------------------------------------------------------------
 
     def announce(self, to: tuple[ProcessId, ...]) -> None:
         standing = self.standing
@@ -612,8 +606,6 @@ class Office:
         if self.phase is phase:
             self.host.send(tuple(phase.waiting), phase.packet(self.group, self.epoch, self.stable))
 
-    # --- the end ----------------------------------------------------------------------------------------------------
-
     def close(self, superseded_by: int) -> None:
         """A later epoch deposes this sequencer."""
         self.capacity.unblock()
@@ -625,8 +617,6 @@ class Office:
             # Only we could have said that it is in force. Kept, it could bind the survivors to a member that does not survive:
             # {a, b, c} without c becomes {a, b}, b crashes, c comes back, and a majority of {a, b} never comes.
             self.log.withdraw(own[0], self.standing.view)
-
-    # --- being at rest ----------------------------------------------------------------------------------------------
 
     def may_be_handed_over(self) -> bool:
         """Nothing is under way, and everybody has everything."""
