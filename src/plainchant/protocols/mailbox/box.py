@@ -37,8 +37,7 @@ class Box:
 
     def give_up(self) -> None:
         """Halts: there is no copy left."""
-        text = f"all {self.copies} copies of {self.group} have failed"
-        self.host.halt(Reason("no copy", text, {"copies": self.copies}))
+        self.host.halt(Reason("no copy", f"all {self.copies} copies of {self.group} have failed", {"copies": self.copies}))
 
     def write(self, copy: int, step: Step, size: int) -> Operate:
         # Receivers wake up while the sender goes on: they find out when the message is complete, or never will be.

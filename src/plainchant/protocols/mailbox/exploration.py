@@ -54,7 +54,8 @@ def mailbox_case(
         faulty = {*settings.get("early", ()), *settings.get("late", ())}
         settings.setdefault("failures", max(0, (receivers - 1) // 2 - len(faulty.intersection(listening))))
     if settings.get("reduced", True) and not variant.replacements and settings.get("messages", 1) <= chosen.slots:
-        settings.setdefault("private", _private(settings))
+        # Reading concerns only the reader, and the message stays until its flag is set. Bounds need only the longest time tried.
+        settings.setdefault("private", frozenset() if settings.get("early") or settings.get("late") else frozenset({"read"}))
         settings.setdefault("unseen", _unseen(chosen.tolerate == "crash", settings))
     return Case(
         receivers=listening,
@@ -79,11 +80,6 @@ def mailbox_case(
         still=(Times, Layout, _GroupHost, Calls),
         **settings,
     )
-
-
-def _private(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Reading concerns only the reader, and the message stays until its flag is set. Bounds need only the longest time tried."""
-    return frozenset() if settings.get("early") or settings.get("late") else frozenset({"read"})
 
 
 def _unseen(crash: bool, settings: Mapping[str, Any]) -> frozenset[str]:

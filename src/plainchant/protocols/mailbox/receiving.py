@@ -113,14 +113,9 @@ class Receiver:
             for _, message in self.order
             if not message.begun or message.stamp > self.horizon
         ]
-        due += [stamp + times.settled for stamp in self._changes_due() if stamp > self.horizon]
+        stamps = [*(stamp for stamp, _, _ in self.changes[:1]), 0 if self.started else self.entry, self.exit]
+        due += [stamp + times.settled for stamp in stamps if stamp > self.horizon]
         return max(min(due), self.box.clock + 1) if due else 0
-
-    def _changes_due(self) -> list[int]:
-        due = [stamp for stamp, _, _ in self.changes[:1]]
-        if self.entry and not self.started:
-            due.append(self.entry)
-        return [*due, self.exit] if self.exit else due
 
     def _looked(self, found: Found, began: int, instant: int | None) -> None:
         """What a look has shown that began at ``began``; at an instant, decisions begin."""

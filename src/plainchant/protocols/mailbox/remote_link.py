@@ -174,9 +174,13 @@ class Link:
             else:
                 # Which of them was acknowledged nobody knows; if it was the first, the estimate is too short.
                 self._round_trip = max(self._round_trip, min(took, self._round_trip * 5 // 4))
-            if took > self._bound and sent.first >= self._begun_at and not self._was_overdue:
-                self._was_overdue = True
-                self._overdue(took)
+            if took > self._bound and sent.first >= self._begun_at:
+                self._tell_overdue(took)
+
+    def _tell_overdue(self, took: int) -> None:
+        if not self._was_overdue:
+            self._was_overdue = True
+            self._overdue(took)
 
     def _take_in(self, piece: Piece) -> list[AnyItem]:
         """The items that are complete with this piece; it is acknowledged if that is worth a packet."""

@@ -108,12 +108,8 @@ AnyItem: TypeAlias = Enter | Data | Depart | Pressed | Wanted | Installed | Deli
 
 PACKETS: Final = (Piece, Heard)
 
-_encode = msgspec.msgpack.Encoder().encode
+item_to_bytes = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyItem).decode
-
-
-def item_to_bytes(item: AnyItem) -> bytes:
-    return _encode(item)
 
 
 def item_from_bytes(data: bytes) -> AnyItem:
@@ -123,8 +119,7 @@ def item_from_bytes(data: bytes) -> AnyItem:
     Pressed(full=True)
     """
     try:
-        item: AnyItem = _decode(data)
+        return _decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         text = f"{len(data)} bytes say nothing that a remote member can ({error}); run the same version everywhere"
         raise WireError(text) from error
-    return item

@@ -45,7 +45,7 @@ class Slave(Layer):
         self.group = group
         self.session = session
         self.entered = False
-        self.stopped = False
+        self.stopped = False  # nothing more is done for the remote process
         self._ended = ended
         self._incoming: deque[Batch] = deque()
         self._wanted = False  # the remote process knows of a slot
@@ -102,10 +102,6 @@ class Slave(Layer):
         if reason.code == "silence":
             self.link.rest()
 
-    def stop(self) -> None:
-        """Nothing more is done for the remote process."""
-        self.stopped = True
-
     def send_away(self) -> None:
         """Asks the remote process to leave."""
         if not self._departing:
@@ -149,18 +145,18 @@ class Slave(Layer):
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
         self.link.say(items.Gone(rank))
-        self.stop()
+        self.stopped = True
 
     def refused(self, group: GroupId, reason: Reason) -> None:
         self.link.say(items.Refused(reason))
-        self.stop()
+        self.stopped = True
 
     def halt(self, reason: Reason) -> None:
         late, bound = self.link.unacknowledged, self.inner.box.parameters.datagram
         if late > bound:  # no acknowledgement has told how late it is
             self._tell_untimely("datagram", late, bound)
         self.link.say(items.Halted(reason))
-        self.stop()
+        self.stopped = True
         self._ended(self)
 
     def record(self, kind: str, group: GroupId | None = None, **detail: Any) -> None:
@@ -337,8 +333,7 @@ class Acting(Engine):
         self.lost[process] = reason
         slave = self.slaves.get(process)
         if slave is not None:
-            was_member = not slave.stopped
-            slave.stop()
+            was_member, slave.stopped = not slave.stopped, True
             slave.link.close()
             if was_member:
                 self._clear_up(slave)

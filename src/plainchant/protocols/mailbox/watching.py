@@ -2,7 +2,7 @@
 
 A message stays in its slot until every receiver has set its decision flag, in every copy. A receiver that is stopped, too slow,
 or whose application does not read would keep every sender waiting. The paper leaves such failures to the process membership
-service (2.2, 3.3.2), to which the protocol reports them. Here the list of receivers in each copy is that service:
+service (2.2, 3.3.2); here the list of receivers in each copy is that service:
 
 - **Overdue.** Several times in ``patience`` a receiver looks at the flags in every copy. A flag is overdue when this receiver has
   *watched* the message for ``patience`` longer than an intact receiver needs. Time is measured on the monotonic clock

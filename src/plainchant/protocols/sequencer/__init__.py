@@ -80,10 +80,8 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     synchronisation phase ends after ``patience`` too. Only one of these holds a message up at a time.
 
     Senders take turns. Where a history has room for fewer batches than there are members, a message waits for its turn for some
-    phases more, of two round trips each; the last of a member that leaves waits for all turns of its window.
-
-    A joiner gives up, and halts, after ``JOIN_PATIENCE`` times ``patience``. A member that leaves waits for its own messages, and
-    if it is the sequencer for a hand-over."""
+    phases more, of two round trips each; the last of a member that leaves waits for all turns of its window. A joiner gives up
+    after ``JOIN_PATIENCE`` times ``patience``. A member that leaves waits for its own messages; a sequencer hands over."""
     members = max(map(len, groups.values()), default=1)
     phase = 3 * parameters.suspect_after + parameters.sync_after
     within = 2 * parameters.patience + 8 * parameters.suspect_after

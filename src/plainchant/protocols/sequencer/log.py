@@ -5,7 +5,6 @@ one of them. An entry is dropped when everybody has it (``stable``), and not bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from ...core.model import ProcessId
@@ -61,11 +60,6 @@ class Log:
         self.contiguous = self.highest = number - 1
         earlier = self.changes_after(self.low)
         self.newest = earlier[-1][1] if earlier else in_force
-
-    def forget(self, processes: Iterable[ProcessId]) -> None:
-        """A process that is gone never comes back under its name, so that its row may go: the table stays small."""
-        for process in processes:
-            self.table.pop(process, None)
 
     def trim(self) -> None:
         """Keeps the table to those who can send, should anybody else have got into it."""

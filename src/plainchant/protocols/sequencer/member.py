@@ -15,6 +15,7 @@ has it, so that two views can never both follow the same one."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from ...core.engine import Engine, Host
@@ -52,7 +53,7 @@ class Member(Engine, Standing):
         self.gaps = Gaps(self)
         self.calling = Calling(self)
         self.door = Door(self, self.finish, self._be_let_in)
-        self.phases = Phases(self, self.gaps, self._hears, self._pump)
+        self.phases = Phases(self, self.gaps, self._hears, partial(self.ready, group))
         self.joined_later = False
         self._interval = parameters.acknowledgement_interval
         self._immediate = parameters.resilience == 0
@@ -163,10 +164,6 @@ class Member(Engine, Standing):
         return self.office.waiting() if own is None and self.office is not None else own
 
     # --- what the parts call ----------------------------------------------------------------------------------------
-
-    def _pump(self) -> None:
-        """There may be room for messages that wait at the application."""
-        self.ready(self.group)
 
     def finish(self) -> None:
         """This member has nothing more to do."""
@@ -362,7 +359,8 @@ class Member(Engine, Standing):
             return
         self.view = change
         self.undecided_since = None
-        self.log.forget(left)
+        for process in left:  # it never comes back under its name: the table stays small
+            self.log.table.pop(process, None)
         self.host.install(View(self.group, change.number, change.members, joined=change.joined, left=left, rank=number))
         self.phases.end(change.phase_over)
         self._choose_interval()

@@ -468,7 +468,9 @@ class Office:
         removable |= {p: Reason(LEFT, f"{p} asked to leave") for p in self.leaving if p in self.acked}
         # A view of which half is silent already would be decided by too few: wait until they are heard or suspected too.
         if removable and self._majority_heard() and self.hearing.all_lately(removable):
-            self._abort_phase()
+            if self.phase is not None:
+                self.host.record("sync", self.group, phase=self.phase.number, situation="view change during synchronisation")
+                self.phase = None
             self._propose(removable, ())
         elif self.joining and self.phase is None and not self.hearing.suspects:
             self._start_phase("join")
@@ -482,11 +484,6 @@ class Office:
         places = {place_of(process) for process in joiners}
         former = [process for process in self.acked if place_of(process) in places]
         self._propose({process: Reason("restarted", f"{process} came back as a new process") for process in former}, joiners)
-
-    def _abort_phase(self) -> None:
-        if self.phase is not None:
-            self.host.record("sync", self.group, phase=self.phase.number, situation="view change during synchronisation")
-            self.phase = None
 
     def _propose(self, left: dict[ProcessId, Reason], joined: tuple[ProcessId, ...]) -> None:
         newest = self.log.newest

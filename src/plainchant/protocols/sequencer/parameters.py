@@ -69,15 +69,13 @@ class Parameters:
     def __post_init__(self) -> None:
         slowest = max(self.heartbeat, self.quiet_after)
         if self.suspect_after < 3 * slowest:
-            raise UsageError(
-                f"suspect_after is {format_duration(self.suspect_after)}, but heartbeat and quiet_after need it to be at least "
-                f"{format_duration(3 * slowest)}: three packets may be lost before anybody is suspected"
-            )
+            least = f"at least {format_duration(3 * slowest)}: three packets may be lost before anybody is suspected"
+            given = format_duration(self.suspect_after)
+            raise UsageError(f"suspect_after is {given}, but heartbeat and quiet_after need it to be {least}")
         if self.patience < 2 * self.suspect_after:
-            raise UsageError(
-                f"patience is {format_duration(self.patience)}; make it at least twice suspect_after "
-                f"({format_duration(2 * self.suspect_after)}), or members halt before an election can end"
-            )
+            least = f"at least twice suspect_after ({format_duration(2 * self.suspect_after)})"
+            given = format_duration(self.patience)
+            raise UsageError(f"patience is {given}; make it {least}, or members halt before an election can end")
 
     @property
     def any_survivor(self) -> bool:

@@ -121,9 +121,9 @@ class Capacity:
 
     def not_reading(self) -> dict[ProcessId, int]:
         """The members whose applications are a history behind, and since when each has not read."""
-        found = {process: since for process, (upto, since) in self.read_upto.items() if upto <= self._blocking}
-        own = self._own
-        if own.upto is not None and own.upto <= self._blocking:
+        own, blocking = self._own, self._blocking
+        found = {process: since for process, (upto, since) in self.read_upto.items() if upto <= blocking}
+        if own.upto is not None and own.upto <= blocking:
             found[self._host.me] = own.since
         return found
 

@@ -45,15 +45,11 @@ class Standing:
         self.listening = NO_EPOCH
         self.promised = 0  # packets of epochs below this one are ignored
         self.promised_to: ProcessId = ""
-        self.trials = (
-            0  # trials of this member so far; a trial's number takes an epoch's place: a late answer counts for no other
-        )
+        self.trials = 0  # of this member so far; a trial has its number in place of an epoch: a late answer counts for no other
         self.view: Change | None = None  # the view in force here; None before the process is a member
         self.allowed = 0
         self.acked = 0  # the last acknowledgement sent in this epoch
-        self.undecided_since: int | None = (
-            None  # when the oldest view not in force was proposed, here or in a history we continue
-        )
+        self.undecided_since: int | None = None  # when the oldest view not in force was proposed, here or before an election
         self.leaving = self.done = False
 
     @property
