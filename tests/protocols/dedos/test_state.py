@@ -95,12 +95,12 @@ def test_every_block_works_for_joiners(members: list[str], later: list[str], par
     async def main(group: Group) -> None:
         book, lock, leader, counter = Dictionary(), Lock(), Election(), Counter()
         jobs, members_of = WorkQueue(), Requests(here)
-        blocks = {"book": book, "lock": lock, "leader": leader, "counter": counter, "jobs": jobs, "members": members_of}
 
         async def work(task: Task) -> str:
             return f"{task.payload} by {group.me}"
 
-        async with Replica(group, **blocks) as replica, asyncio.TaskGroup() as tasks:
+        replica = Replica(group, book=book, lock=lock, leader=leader, counter=counter, jobs=jobs, members=members_of)
+        async with replica, asyncio.TaskGroup() as tasks:
             began = dict(book)
             working = tasks.create_task(jobs.work(work))
             for number in range(6):
