@@ -119,7 +119,8 @@ def item_from_bytes(data: bytes) -> AnyItem:
     Pressed(full=True)
     """
     try:
-        return _decode(data)
+        item: AnyItem = _decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         text = f"{len(data)} bytes say nothing that a remote member can ({error}); run the same version everywhere"
         raise WireError(text) from error
+    return item
