@@ -85,9 +85,9 @@ def mailbox_case(
 def _unseen(crash: bool, settings: Mapping[str, Any]) -> frozenset[str]:
     """Decision flags matter only to the process that removes the message, in the step that sets the last of them: after that no
     process that is in time looks at it, unless its sender wants the slot. A collected process is marked as gone, which concerns
-    only messages that are sent later, and has flags set in its name. With the second protocol it has votes too, if it is a
-    receiver, and others can tell when those are cast. In a module that fails none of this matters. (Whether anything is left
-    behind does depend on when flags are set: not all of that is tried.)"""
+    only later messages, and has flags set in its name; with the second protocol votes too, if it is a receiver, and others can
+    tell when those are cast. In a module that fails none of this matters. (Whether anything is left behind does depend on when
+    flags are set: not all of that is tried.)"""
     if settings.get("early") or settings.get("late"):
         return frozenset()
     only_senders = not settings.get("failures", 1) or not settings.get("crashes", 1)

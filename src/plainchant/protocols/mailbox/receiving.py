@@ -9,10 +9,9 @@ way at once and a busy receiver is late for none.
 began ``Times.settled`` after its timestamp has shown all that can come before it: the second look, since an earlier one may have
 been inserted while this one waited. Changes of membership stand in the same order, at their timestamps.
 
-**Reading** is separate from deciding: from the first copy that is alive, messages beside each other. Then the decision flags are
-set. With the second protocol that is postponed until every receiver has had time to read, also those without a flag (A.1.2); with
-an application that has no room it waits until it has, so that senders run out of slots. A receiver that leaves its flags unset
-for too long is excluded (``watching``)."""
+**Reading** is separate from deciding: from the first copy that is alive, messages beside each other. Then decision flags are set,
+with the second protocol when every receiver has had time to read, also those without a flag (A.1.2). An application without room
+delays that, so that senders run out of slots; a receiver that leaves its flags unset for too long is excluded (``watching``)."""
 
 from __future__ import annotations
 

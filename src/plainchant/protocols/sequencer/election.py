@@ -301,9 +301,8 @@ class Rebuild:
     Beyond the end of its history others may hold entries that it lacks, out of order: the history can be rebuilt up to the first
     number that reached no voter. The winner asks the voters for those entries before it begins its epoch, and goes on asking as
     long as a voter that may hold the next one answers, with what it holds or that it lacks the first of them (``Lacks``). A voter
-    that is silent for ``suspect_after`` (and the round trips of the election) is dead: what only it held is lost, as if it had
-    died a moment earlier. ``accept_later`` moves what is no longer beyond a gap into the order, ``become_sequencer`` begins the
-    epoch."""
+    that is silent for ``suspect_after`` (and the election's round trips) is dead: what only it held is lost, as if it had died a
+    moment before. ``accept_later`` moves what no longer is beyond a gap into the order, ``become_sequencer`` begins the epoch."""
 
     def __init__(
         self, standing: Standing, elected: Elected, accept_later: Callable[[], None], become_sequencer: Callable[[Elected], None]

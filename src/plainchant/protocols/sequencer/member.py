@@ -163,8 +163,6 @@ class Member(Engine, Standing):
         own = self.unfinished(min(self.requests.outstanding, default=0))
         return self.office.waiting() if own is None and self.office is not None else own
 
-    # --- what the parts call ----------------------------------------------------------------------------------------
-
     def finish(self) -> None:
         """This member has nothing more to do."""
         self.done = True
