@@ -343,6 +343,11 @@ def parameter(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def duration(default: int, about: str, *, minimum: int = 1) -> Any:
+    """Declares a parameter that is a duration, in ns."""
+    return parameter(Duration(default), about, unit="duration", minimum=minimum)
+
+
 def declarations(parameters: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], Declared]]:
     """The declared fields of a parameter class, in order."""
     for field in dataclasses.fields(parameters):

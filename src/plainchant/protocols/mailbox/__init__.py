@@ -80,13 +80,11 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
 
     A process joins and leaves at a timestamp that is ahead of its clock, and of every message in the mailbox. Messages of a late
     sender lie up to ``LONGEST_LEAD`` ahead. Then everything earlier has to be delivered. A leaver first sends what it took. A
-    process that forms the group waits ``patience`` for those that do not come.
+    process that forms the group waits ``patience`` for those that do not come. A remote process, or the one that acts for it, may
+    be silent for a while before the other side takes it for gone.
 
-    A remote process, or one that acts for a remote one, may be silent for a while before the other side takes it for gone.
-
-    Faults of other processes that last do not count: these processes are excluded. With the first protocol clocks have to be
-    right, because one receiver with a fast clock rejects the messages of all senders (3.4.1).
-    """
+    Other processes with lasting faults are excluded. With the first protocol clocks have to be right, because one receiver with a
+    fast clock rejects the messages of all senders (3.4.1)."""
     if not parameters.patience:
         return Progress(because="with patience 0 a receiver that is stopped keeps all senders waiting")
     times = Times(parameters)
@@ -106,10 +104,8 @@ def settle(parameters: Any) -> int:
 def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:
     least = 4 * Times(parameters).flagged
     if 0 < parameters.patience < least:
-        return (
-            f"patience is {format_duration(parameters.patience)}; make it at least {format_duration(least)}, four times what an "
-            "intact receiver needs for a message, or 0"
-        )
+        needed = f"{format_duration(least)}, four times what an intact receiver needs for a message"
+        return f"patience is {format_duration(parameters.patience)}; make it at least {needed}, or 0"
     for group, members in groups.items():
         if len(members) > parameters.places:
             return f"{group} has {len(members)} members and a mailbox has {parameters.places} places; set places higher"

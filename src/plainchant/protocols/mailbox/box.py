@@ -8,29 +8,24 @@ import msgspec
 
 from ...core.engine import Host
 from ...core.memory import Connection, Copy, Entry, Layout, Operate, Step
-from ...core.model import GroupId, Reason
+from ...core.model import Form, GroupId, Join, Propose, ProtocolError, Reason
 from .parameters import Parameters
 from .times import Times
 
-Key = tuple[int, int]
-"""Timestamp and place of the sender: the name of a message, and its place in the order."""
+Key = tuple[int, int]  # timestamp and place of the sender: the name of a message, and its place in the order
 
 
 class Box:
     """What all procedures of a process share."""
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
-        self.parameters = parameters
+        self.host, self.group, self.parameters = host, group, parameters
         self.times = Times(parameters)
         self.copies = parameters.copies
         self.layout = layout(parameters)
         self.place = -1
-        self.mask = 0
-        self.epoch = 0
-        self.first = 0
-        """The first copy that this process has not found dead when it looked for messages."""
+        self.mask = self.epoch = 0
+        self.first = 0  # the first copy that this process has not found dead when it looked for messages
 
     @property
     def clock(self) -> int:
@@ -42,10 +37,7 @@ class Box:
 
     def give_up(self) -> None:
         """Halts: there is no copy left."""
-        text = f"all {self.copies} copies of {self.group} have failed"
-        self.host.halt(Reason("no copy", text, {"copies": self.copies}))
-
-    # --- operations, by their bounds ----------------------------------------------------------------------------------
+        self.host.halt(Reason("no copy", f"all {self.copies} copies of {self.group} have failed", {"copies": self.copies}))
 
     def write(self, copy: int, step: Step, size: int) -> Operate:
         # Receivers wake up while the sender goes on: they find out when the message is complete, or never will be.
@@ -69,8 +61,6 @@ class Box:
     def list(self, copy: int, step: Step) -> Operate:
         return Operate(self.group, copy, "list", step, self.parameters.flag, news=True)
 
-    # --- what steps have in common ------------------------------------------------------------------------------------
-
     def is_over(self, entry: Entry) -> bool:
         """Whether everybody has done with an entry, and it has been kept for as long as it has to be."""
         return not entry.listed & ~entry.done and self.host.clock() >= entry.stamp + self.times.kept
@@ -80,6 +70,12 @@ class Box:
         for slot, entry in list(copy.entries()):
             if self.is_over(entry):
                 copy.put(slot, changed(entry, removed=True))
+
+
+def unless_proposed(how: Form | Join | Propose) -> Form | Join:
+    if isinstance(how, Propose):
+        raise ProtocolError("mailbox has no proposed groups")
+    return how
 
 
 def layout(parameters: Parameters) -> Layout:
@@ -111,8 +107,7 @@ def find(copy: Copy, slot: int, key: Key) -> Entry | None:
     return entry if entry is not None and (entry.stamp, entry.place) == key else None
 
 
-changed: Final = msgspec.structs.replace
-"""The same entry with other fields."""
+changed: Final = msgspec.structs.replace  # the same entry with other fields
 
 
 def majority(listed: int) -> int:

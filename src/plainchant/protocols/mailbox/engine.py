@@ -7,23 +7,10 @@ from typing import Any
 
 from ...core.engine import Engine, Host
 from ...core.memory import FAILED, Connect, Connection, Copy, Disconnect, Nap, Port, Procedure, Request, Until
-from ...core.model import (
-    Batch,
-    Failure,
-    Form,
-    GroupId,
-    Join,
-    Pressure,
-    ProcessId,
-    Propose,
-    ProtocolError,
-    Reason,
-    View,
-    format_duration,
-)
+from ...core.model import Batch, Failure, Form, GroupId, Join, Pressure, ProcessId, Propose, Reason, View, format_duration
 from ...core.names import place_of
 from . import membership
-from .box import Box
+from .box import Box, unless_proposed
 from .message import Message
 from .parameters import Parameters
 from .receiving import Receiver
@@ -32,38 +19,28 @@ from .sending import HOPELESS, LONGEST_LEAD, Outgoing, Sender
 from .times import TICK
 from .watching import ATTENTIVE
 
-_NOTHING = Outgoing(Batch(0, 0, b""))
-"""Stands for a message that is not taken yet: a slot is waited for."""
+_NOTHING = Outgoing(Batch(0, 0, b""))  # stands for a message that is not taken yet: a slot is waited for
 
 
 class Mailbox(Engine):
     """One group. It sends one message at a time; the next is taken when the last was decided."""
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
+        self.host, self.group = host, group
         self.box = Box(host, group, parameters)
         self.only_sends = place_of(host.me) in parameters.senders
         self.sender = Sender(self.box, tells_dead=self.only_sends)
         self.receiver = Receiver(self.box, self._decided, self._go)
         self.connected = False
-        self.sends = False
-        """Whether the group is formed, so that messages may be sent."""
+        self.sends = False  # whether the group is formed, so that messages may be sent
         self.outgoing: Outgoing | None = None
-        self.failed: dict[ProcessId, None] = {}
-        """Processes that have failed, as far as the membership service has said."""
+        self.failed: dict[ProcessId, None] = {}  # processes that have failed, as far as the membership service has said
         self.collecting = 0
-        self.leaving = False
-        self.going = False
-        self.departing = False
-        """Nothing is left to read: this process is about to give its place back."""
-
-    # --- coming and going ---------------------------------------------------------------------------------------------
+        self.leaving = self.going = False
+        self.departing = False  # nothing is left to read: this process is about to give its place back
 
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
-        if isinstance(how, Propose):
-            raise ProtocolError("mailbox has no proposed groups")
-        self.host.spawn("join", self._enter(how))
+        self.host.spawn("join", self._enter(unless_proposed(how)))
 
     def _enter(self, how: Form | Join) -> Procedure:
         box, receiver = self.box, self.receiver
@@ -96,7 +73,7 @@ class Mailbox(Engine):
         while not (self.only_sends or receiver.started):
             yield Until(box.times.instant(box.clock + 1))
         self.sends = True
-        self._send_next()
+        self.ready(self.group)
         self._leave_if_idle()
 
     def _know(self, members: tuple[ProcessId, ...]) -> Generator[Request, Any, None]:
@@ -129,8 +106,7 @@ class Mailbox(Engine):
         yield Until(last + box.parameters.skew + TICK)
         names = tuple(connection.process for connection in formed)
         if self.only_sends:
-            number = max(1, last - box.epoch)
-            self.host.install(View(self.group, number, names, names, rank=box.rank(last)))
+            self.host.install(View(self.group, max(1, last - box.epoch), names, names, rank=box.rank(last)))
         else:
             self.receiver.start(names, last)
 
@@ -175,12 +151,7 @@ class Mailbox(Engine):
         self.connected = self.sends = False
         self.host.left(self.group, self.box.rank(self.receiver.exit) if self.receiver.exit else None)
 
-    # --- sending ------------------------------------------------------------------------------------------------------
-
     def ready(self, group: GroupId) -> None:
-        self._send_next()
-
-    def _send_next(self) -> None:
         if self.sends and self.outgoing is None and not self.going and self.host.peek(self.group) is not None:
             # Nothing is taken before there is a slot for it, and this is no message yet.
             self.outgoing = _NOTHING
@@ -188,9 +159,8 @@ class Mailbox(Engine):
 
     def _send(self) -> Procedure:
         box, sender = self.box, self.sender
-        alive = yield from sender.wait_for_slot()
-        if not alive:
-            self.box.give_up()
+        if not (yield from sender.wait_for_slot()):
+            box.give_up()
             return
         outgoing = self.outgoing
         if outgoing is not None and outgoing.attempts and box.times.first:
@@ -206,14 +176,12 @@ class Mailbox(Engine):
                 return
             outgoing = self.outgoing = Outgoing(batch)
         began = box.clock
-        alive = yield from sender.send(outgoing, stamp)
-        if not alive:
-            self.box.give_up()
+        if not (yield from sender.send(outgoing, stamp)):
+            box.give_up()
             return
-        batch, took = outgoing.batch, box.clock - began
+        batch, took, attempt = outgoing.batch, box.clock - began, outgoing.attempts
         if batch.count:
             seq = batch.first + batch.count - 1
-            attempt = outgoing.attempts
             self.host.record("sent", self.group, sender=self.host.me, seq=seq, took_ns=took, stamp=stamp, attempt=attempt)
         if self.only_sends:
             self._ended((yield from sender.outcome(outgoing)))
@@ -234,7 +202,7 @@ class Mailbox(Engine):
         if accepted:
             self.sender.was_punctual()
             self.outgoing = None
-            self._send_next()
+            self.ready(self.group)
             self._leave_if_idle()
             return
         outgoing.hopeless += self.sender.lead >= LONGEST_LEAD
@@ -246,8 +214,6 @@ class Mailbox(Engine):
             return
         self.sender.was_late()
         self.host.spawn("send", self._send())
-
-    # --- failures and pressure ----------------------------------------------------------------------------------------
 
     def notice(self, event: Any) -> None:
         if isinstance(event, Failure):
@@ -277,8 +243,6 @@ class Mailbox(Engine):
             # It may have crashed before any copy that is alive had it in its list.
             yield Disconnect(self.group, -1, process)
         self.collecting -= 1
-
-    # --- what is left to do -------------------------------------------------------------------------------------------
 
     def waiting(self) -> Reason | None:
         if self.outgoing is not None:

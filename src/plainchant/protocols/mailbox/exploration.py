@@ -16,13 +16,11 @@ from .parameters import Parameters
 from .times import Times
 from .variants import VALUES, variant_of
 
-OPERATIONS: Final = frozenset({"decide", "finish", "flag", "list", "look", "read", "write"})
-"""Names of its operations on shared memory."""
+OPERATIONS: Final = frozenset({"decide", "finish", "flag", "list", "look", "read", "write"})  # names of those on shared memory
+# Bounds in units, unless others are given: e is small against dd.
 UNITS: Final = {"write": 2, "flag": 2, "decide": 10, "read": 2, "finish": 2, "skew": 4, "poll": 60}
-"""Bounds in units, unless others are given: e is small against dd."""
-
+# Unless a patience is given, cases end before any receiver would be overdue: what receivers watch is left out of the states.
 NO_PATIENCE: Final = 0
-"""Unless a patience is given, cases end before any receiver would be overdue: what receivers watch is left out of the states."""
 
 
 def mailbox_case(
@@ -41,9 +39,8 @@ def mailbox_case(
         raise UsageError(f"{senders} of {receivers} receivers cannot send; name fewer senders, or leave out --both")
     only = tuple(name for name in sending if name not in listening)
     given = {**UNITS, **(parameters or {})}
-    known = {field.name for field in dataclasses.fields(Parameters)}
     for name in given:
-        if name not in known:
+        if name not in Parameters.__dataclass_fields__:
             raise UsageError(f"there is no number {name!r} in mailbox; see: plainchant protocols mailbox")
     fixed = {"rejected": "halt", "slots": 2, "places": receivers + len(only), "room": 64, "patience": NO_PATIENCE}
     chosen = Parameters(**{**fixed, **given, "senders": only})
@@ -57,7 +54,8 @@ def mailbox_case(
         faulty = {*settings.get("early", ()), *settings.get("late", ())}
         settings.setdefault("failures", max(0, (receivers - 1) // 2 - len(faulty.intersection(listening))))
     if settings.get("reduced", True) and not variant.replacements and settings.get("messages", 1) <= chosen.slots:
-        settings.setdefault("private", _private(settings))
+        # Reading concerns only the reader, and the message stays until its flag is set. Bounds need only the longest time tried.
+        settings.setdefault("private", frozenset() if settings.get("early") or settings.get("late") else frozenset({"read"}))
         settings.setdefault("unseen", _unseen(chosen.tolerate == "crash", settings))
     return Case(
         receivers=listening,
@@ -84,21 +82,12 @@ def mailbox_case(
     )
 
 
-def _private(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Reading concerns only the reader, and the message stays until the reader has set its flag. Bounds are about the longest
-    time, so that is the one to try."""
-    return frozenset() if settings.get("early") or settings.get("late") else frozenset({"read"})
-
-
 def _unseen(crash: bool, settings: Mapping[str, Any]) -> frozenset[str]:
     """Decision flags matter only to the process that removes the message, in the step that sets the last of them: after that no
     process that is in time looks at it, unless its sender wants the slot. A collected process is marked as gone, which concerns
-    only messages that are sent later, and has flags set in its name. With the second protocol it has votes too, if it is a
-    receiver, and others can tell when those are cast. In a module that fails none of this matters, and all processes go on to
-    the next one alike.
-
-    Whether anything is left behind does depend on when flags are set: not all of that is tried.
-    """
+    only later messages, and has flags set in its name; with the second protocol votes too, if it is a receiver, and others can
+    tell when those are cast. In a module that fails none of this matters. (Whether anything is left behind does depend on when
+    flags are set: not all of that is tried.)"""
     if settings.get("early") or settings.get("late"):
         return frozenset()
     only_senders = not settings.get("failures", 1) or not settings.get("crashes", 1)

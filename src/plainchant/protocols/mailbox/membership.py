@@ -1,11 +1,9 @@
-"""The list of receivers: Join and Leave with their timestamps (A.1), and collecting what somebody who is gone leaves behind
-(3.3.2).
+"""The list of receivers: Join and Leave with their timestamps (A.1), and collecting what a process leaves behind (3.3.2).
 
 A receiver enters at a timestamp so far ahead that every copy lists it when the first message after it is sent, and leaves in the
-same way; then it reads what is earlier.
-
-Nobody waits for a process that has crashed, or left: whoever hears of it marks it in every copy, votes and sets decision flags
-in its name, and tells the mailbox server. Several may do so at once; each step changes nothing that was done."""
+same way; then it reads what is earlier. No process waits for one that has crashed, or left: each that hears of it marks it in
+every copy, votes and sets decision flags in its name, and tells the mailbox server. Several may do so at once; each step changes
+nothing that was done."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ from .times import TICK
 
 
 def wait_for_place(box: Box) -> Generator[Request, Any, None]:
-    """Waits until everybody has seen in the list that who had this place before is gone: then somebody else may be listed
-    there."""
+    """Waits until all have seen in the list that the process that had this place is gone: then another may be listed there."""
 
     def left(copy: Copy) -> int:
         connection = copy.connection(box.place)
@@ -49,10 +46,9 @@ def leave(box: Box, entry: int) -> Generator[Request, Any, int]:
 def _list(box: Box, at: Callable[[int], Connection]) -> Generator[Request, Any, tuple[int, bool]]:
     """Lists a change in every copy before its timestamp; the timestamp, and whether that is so.
 
-    Who is not done in time takes a later timestamp, as long as nobody can have acted upon the first: others place the view with
-    the change at its timestamp, all at the same point. A sender that is slow may have written a message that lies ahead: the
-    change is later still. It may have written it into some copies before, and into others after, and has left a flag in those of
-    who enters: nobody waits for it."""
+    A process that is not done in time takes a later timestamp, as long as no other can have acted upon the first: all place the
+    view with the change at its timestamp. A slow sender may have written a message that lies ahead: the change is later still. It
+    may have written it into some copies before, into others after, with a flag of the one that enters: that is excused."""
     ahead = box.times.join + box.parameters.notice + TICK
     listed = latest = 0
     while True:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from ...core.memory import MOST_PLACES
-from ...core.model import MS, SECOND, US, Duration, UsageError, format_duration, parameter
+from ...core.model import MS, SECOND, US, Duration, UsageError, duration, format_duration, parameter
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,31 +21,21 @@ class Parameters:
     copies: int = parameter(
         2, "copies of a mailbox, each in a memory module of its own; all but one may fail", minimum=1, maximum=9
     )
-    write: Duration = parameter(Duration(100 * US), "to write a message (ds)", unit="duration", minimum=1)
-    flag: Duration = parameter(
-        Duration(50 * US), "to set an availability flag (df), or to change the list of receivers", unit="duration", minimum=1
-    )
-    decide: Duration = parameter(
-        Duration(50 * US), "to look at the queue, or for one step of a decision (dd)", unit="duration", minimum=1
-    )
-    read: Duration = parameter(Duration(100 * US), "to read a message (dr)", unit="duration", minimum=1)
-    finish: Duration = parameter(
-        Duration(50 * US), "to set a decision flag and to remove the message if it was the last (dfd)", unit="duration", minimum=1
-    )
-    skew: Duration = parameter(Duration(50 * US), "largest difference between two clocks (e)", unit="duration", minimum=0)
-    poll: Duration = parameter(
-        Duration(500 * US), "receivers look for messages once in this time (p)", unit="duration", minimum=1
-    )
-    schedule: Duration = parameter(
-        Duration(0),
+    write: Duration = duration(100 * US, "to write a message (ds)")
+    flag: Duration = duration(50 * US, "to set an availability flag (df), or to change the list of receivers")
+    decide: Duration = duration(50 * US, "to look at the queue, or for one step of a decision (dd)")
+    read: Duration = duration(100 * US, "to read a message (dr)")
+    finish: Duration = duration(50 * US, "to set a decision flag and to remove the message if it was the last (dfd)")
+    skew: Duration = duration(50 * US, "largest difference between two clocks (e)", minimum=0)
+    poll: Duration = duration(500 * US, "receivers look for messages once in this time (p)")
+    schedule: Duration = duration(
+        0,
         "off-line schedule: sends begin at multiples of this, and receivers know when to look; 0: they look every `poll`",
-        unit="duration",
         minimum=0,
     )
-    expiry: Duration = parameter(
-        Duration(0),
+    expiry: Duration = duration(
+        0,
         "a message that most receivers have not seen so long after its timestamp is rejected (X); 0: as short as is safe",
-        unit="duration",
         minimum=0,
     )
     rejected: str = parameter(
@@ -56,17 +46,15 @@ class Parameters:
     attempts: int = parameter(
         1000, "how often a message is sent, if it is rejected again and again, before its process halts", minimum=1
     )
-    notice: Duration = parameter(
-        Duration(0),
+    notice: Duration = duration(
+        0,
         "how much further ahead a process enters or leaves than listing it takes; who is too slow even so has to begin again",
-        unit="duration",
         minimum=0,
     )
-    patience: Duration = parameter(
-        Duration(1 * SECOND),
+    patience: Duration = duration(
+        1 * SECOND,
         "how long a receiver may leave a decision flag unset, because it is stopped, slow or does not read, before the others "
         "exclude it; 0: only processes that crash are excluded",
-        unit="duration",
         minimum=0,
     )
     senders: tuple[str, ...] = parameter((), "processes that only send", example='["p3"]')
@@ -76,11 +64,9 @@ class Parameters:
         keys="process",
         example='{ p4 = "p1" }',
     )
-    datagram: Duration = parameter(
-        Duration(5 * MS),
+    datagram: Duration = duration(
+        5 * MS,
         "longest time until a packet between a remote process and who acts for it is acknowledged, sending it again included",
-        unit="duration",
-        minimum=1,
     )
     places: int = parameter(16, "processes that can be connected to a mailbox at once", minimum=1, maximum=MOST_PLACES)
     slots: int = parameter(8, "messages of one sender that a mailbox holds; with more it waits", minimum=1, maximum=1024)

@@ -1,7 +1,5 @@
 """Receive: looking for messages, having them decided, reading them in the order of their timestamps, setting flags (Fig. 2).
 
-Theory of operation
--------------------
 **Looking.** A receiver looks at the queue of the first copy that it has not found dead, at *instants* of its own clock that are
 the same for all (``Times.instant``). What is complete at an instant, or never will be, is decided together, beginning at that
 instant: intact receivers begin the same messages at the same reading of their clocks. So decisions on many messages are under
@@ -11,11 +9,9 @@ way at once and a busy receiver is late for none.
 began ``Times.settled`` after its timestamp has shown all that can come before it: the second look, since an earlier one may have
 been inserted while this one waited. Changes of membership stand in the same order, at their timestamps.
 
-**Reading** is separate from deciding: from the first copy that is alive, messages beside each other. Then the decision flags are
-set. With the second protocol that is postponed until every receiver has had time to read, also those without a flag (A.1.2); with
-an application that has no room it waits until it has, so that senders run out of slots. A receiver that leaves its flags unset
-for too long is excluded (``watching``).
-"""
+**Reading** is separate from deciding: from the first copy that is alive, messages beside each other. Then decision flags are set,
+with the second protocol when every receiver has had time to read, also those without a flag (A.1.2). An application without room
+delays that, so that senders run out of slots; a receiver that leaves its flags unset for too long is excluded (``watching``)."""
 
 from __future__ import annotations
 
@@ -39,40 +35,28 @@ class Receiver:
 
     def __init__(self, box: Box, decided: Callable[[Message], None], over: Callable[[], None]) -> None:
         self.box = box
-        self.entry = 0
-        self.exit = 0
+        self.entry = self.exit = 0
         self._decided = decided
-        self._over = over
-        """Called when everything that this process has to read before its exit is read."""
-        self.forms = False
-        """Whether this process is among those who form the group, and begins when all are there."""
-        self.started = False
-        self.stopped = False
+        self._over = over  # called when everything that this process has to read before its exit is read
+        self.forms = False  # whether this process is among those who form the group, and begins when all are there
+        self.started = self.stopped = False
         self.order: list[tuple[Key, Message]] = []
         self.known: dict[Key, Message] = {}
-        self.instant = box.clock
-        """The last one at which this process has looked."""
-        self.horizon = 0
-        """Nothing up to this timestamp that was not seen yet will be accepted."""
+        self.instant = box.clock  # the last one at which this process has looked
+        self.horizon = 0  # nothing up to this timestamp that was not seen yet will be accepted
         self.passed: Key = (0, 0)
-        self.listed: dict[ProcessId, Connection] = {}
-        """Everybody in the list of receivers, as it was last seen."""
-        self.number = 0
-        """Of the last view: its timestamp, or one more than that of the view before."""
+        self.listed: dict[ProcessId, Connection] = {}  # all processes in the list of receivers, as it was last seen
+        self.number = 0  # number of the last view: its timestamp, or one more than that of the view before
         self.places: dict[int, ProcessId] = {}
         self.members: dict[ProcessId, None] = {}
-        self.changes: list[tuple[int, int, ProcessId]] = []
-        """Entries (1) and exits (0) that are not in a view yet."""
+        self.changes: list[tuple[int, int, ProcessId]] = []  # entries (1) and exits (0) that are not in a view yet
         self.queue: deque[Message | View] = deque()
         self.reading = 0
         self.pressed = False
-        self.unfinished: list[Message] = []
-        """Those whose flags are to be set."""
+        self.unfinished: list[Message] = []  # those whose flags are to be set
         self.deciding = 0
         self.finishing = False
         self.guard = Guard(box, self._halt_excluded)
-
-    # --- looking ------------------------------------------------------------------------------------------------------
 
     def scan(self) -> Generator[Request, Any, None]:
         """Looks for messages until this process has left."""
@@ -128,14 +112,9 @@ class Receiver:
             for _, message in self.order
             if not message.begun or message.stamp > self.horizon
         ]
-        due += [stamp + times.settled for stamp in self._changes_due() if stamp > self.horizon]
+        stamps = [*(stamp for stamp, _, _ in self.changes[:1]), 0 if self.started else self.entry, self.exit]
+        due += [stamp + times.settled for stamp in stamps if stamp > self.horizon]
         return max(min(due), self.box.clock + 1) if due else 0
-
-    def _changes_due(self) -> list[int]:
-        due = [stamp for stamp, _, _ in self.changes[:1]]
-        if self.entry and not self.started:
-            due.append(self.entry)
-        return [*due, self.exit] if self.exit else due
 
     def _looked(self, found: Found, began: int, instant: int | None) -> None:
         """What a look has shown that began at ``began``; at an instant, decisions begin."""
@@ -163,8 +142,7 @@ class Receiver:
         box.host.halt(Reason("excluded", f"{text}, because {why}", {"reports": own.reports.bit_count()}))
 
     def _look_back(self, began: int, instant: int | None) -> None:
-        """Up to the horizon this look has shown everything. A later message waits for another look, because an earlier one may
-        still be inserted."""
+        """Up to the horizon this look has shown everything. Later messages wait: an earlier one may still be inserted."""
         self.horizon = max(self.horizon, began - self.box.times.settled)
         self._begin_due(began if instant is None else instant, instant)
 
@@ -181,7 +159,8 @@ class Receiver:
             # Only a sender with a timing failure can be so late; what the seed calls unread are later messages.
             message.begun = message.decided = True
             message.verdict = None
-            self._tell_late(message, "it came after later messages had been read")
+            text = "it came after later messages had been read"
+            box.host.record("late", box.group, stamp=message.stamp, text=text, **message.name)
             self._finish([message])
             self._decided(message)
             return
@@ -208,20 +187,13 @@ class Receiver:
 
     def _begin(self, batch: list[Message], instant: int | None) -> None:
         """Has messages decided together: those of an instant, or one that is late."""
-        if not batch:
-            return
-        box = self.box
-        times = box.times
+        box, times = self.box, self.box.times
         for message in batch:
             message.begun = True
-        if instant is None:
-            for message in batch:
+            if instant is None:
                 self._decide([message], times.instant(message.stamp + times.complete))
-            return
-        if times.first:
-            self._decide(batch, box.clock)
-            return
-        self._decide(batch, instant + box.parameters.decide)
+        if batch and instant is not None:
+            self._decide(batch, box.clock if times.first else instant + box.parameters.decide)
 
     def _decide(self, batch: list[Message], begin: int) -> None:
         self.deciding += 1
@@ -243,10 +215,9 @@ class Receiver:
 
     def _tell_decision(self, message: Message, begin: int) -> None:
         box, entry = self.box, message.entry
-        name = {"sender": entry.sender, "seq": entry.first + entry.count - 1} if entry.count else {"of": entry.sender}
         took = {"took_ns": box.clock - begin, "after_ns": box.clock - entry.stamp}
         made = {"stamp": entry.stamp, "decision": int(bool(message.verdict)), "copy": message.copy}
-        box.host.record("decide", box.group, **made, **name, **took)
+        box.host.record("decide", box.group, **made, **message.name, **took)
         if message.verdict or not entry.count:
             return
         text = "its flag was not set" if box.times.first else "most receivers did not see it in time with its flag set"
@@ -255,9 +226,7 @@ class Receiver:
                 box.host.record("reject", box.group, sender=entry.sender, seq=seq, stamp=entry.stamp, text=text)
         else:
             # It is sent again, under the same numbers: nobody can say that it is never delivered.
-            box.host.record("late", box.group, stamp=entry.stamp, count=entry.count, text=text, **name)
-
-    # --- order --------------------------------------------------------------------------------------------------------
+            box.host.record("late", box.group, stamp=entry.stamp, count=entry.count, text=text, **message.name)
 
     def _see_connections(self, connections: list[tuple[int, Connection]]) -> None:
         for place, connection in connections:
@@ -362,8 +331,6 @@ class Receiver:
         is_past = bool(self.exit) and self.horizon >= self.exit and not self.stopped and not self.queue
         return is_past and not any(message.stamp < self.exit for _, message in self.order)
 
-    # --- reading ------------------------------------------------------------------------------------------------------
-
     def _deliver(self) -> None:
         """Delivers what has been read, in order, and shows views in their places."""
         box = self.box
@@ -456,17 +423,10 @@ class Receiver:
             barred = Entry(message.stamp, message.entry.place, message.entry.sender, decision=False, removed=True)
             copy.put(message.slot, barred)
 
-    def _tell_late(self, message: Message, text: str) -> None:
-        entry = message.entry
-        name = {"sender": entry.sender, "seq": entry.first + entry.count - 1} if entry.count else {"of": entry.sender}
-        self.box.host.record("late", self.box.group, stamp=message.stamp, text=text, **name)
-
     @property
     def is_idle(self) -> bool:
         """Whether no procedure of its is under way, but for one that looks."""
         return not (self.deciding or self.reading or self.finishing or self.guard.looking)
-
-    # --- what is left to do -------------------------------------------------------------------------------------------
 
     def waiting(self) -> Reason | None:
         if self.order:

@@ -1,24 +1,20 @@
-"""A reliable link over datagrams between a remote process and who acts for it (A.2).
+"""A reliable link over datagrams between a remote process and the one that acts for it (A.2).
 
-Theory of operation
--------------------
 Items are cut into pieces, which are numbered and kept until they are acknowledged. What arrives is put in order, and repetitions
 are dropped. An acknowledgement says up to where everything is there, and which pieces are missing before later ones: those are
 sent again at once, the others when twice the usual round trip has passed, and then less and less often. A piece that completes an
-item is acknowledged at once.
+item is acknowledged at once. Both sides say something now and then even if there is nothing to say. A side that hears nothing for
+the time of :func:`silence` takes the other for gone.
 
-Both sides say something now and then even if there is nothing to say. Who hears nothing for the time of :func:`silence` takes
-the other for gone.
-
-**The bound.** A process cannot see how long a packet took, because the clocks of the two sides have nothing to do with each
-other; it sees how long it took until the acknowledgement came. So the parameter ``datagram`` bounds that; a packet alone takes
-less. What takes longer, lost packets that were sent again included, is told once (``overdue``), for it is a timing failure.
-"""
+**The bound.** A process cannot see how long a packet took, because the clocks of the two sides are independent; it sees how long
+it took until the acknowledgement came. So the parameter ``datagram`` bounds that; a packet alone takes less. What takes longer,
+lost packets that were sent again included, is told once (``overdue``), for it is a timing failure."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from ...core.engine import Host
@@ -26,17 +22,13 @@ from ...core.model import MS, SECOND, GroupId, ProcessId, Reason, WireError, for
 from .parameters import Parameters
 from .remote_packets import AnyItem, Heard, Piece, item_from_bytes, item_to_bytes
 
-PIECE: Final = 1200
-"""Bytes of an item in a piece: they go through any network in one datagram."""
-WINDOW: Final = 256
-"""Pieces that are under way at once, in each direction."""
-SPARE: Final = 64 << 10
-"""Bytes of an item beside the message in it, at the most."""
+PIECE: Final = 1200  # bytes of an item in a piece: they go through any network in one datagram
+WINDOW: Final = 256  # pieces that are under way at once, in each direction
+SPARE: Final = 64 << 10  # bytes of an item beside the message in it, at most
 _TOLD_MISSING: Final = 64
 _ACKNOWLEDGED_EVERY: Final = 8
 _FIRST_GUESS: Final = 10 * MS
-_SLOWEST: Final = 5
-"""A piece is sent again after twice the last interval, so often."""
+_SLOWEST: Final = 5  # how often the interval between two transmissions of a piece doubles
 
 
 def silence(parameters: Parameters) -> int:
@@ -49,18 +41,16 @@ def unnoticed(parameters: Parameters) -> int:
     return silence(parameters) // 2
 
 
+@dataclass(slots=True)
 class _Sent:
-    """A piece that is not acknowledged."""
+    """A piece that is not acknowledged; ``first`` and ``last``: when it was sent."""
 
-    __slots__ = ("body", "first", "last", "more", "number", "tries")
-
-    def __init__(self, number: int, more: bool, body: bytes, now: int) -> None:
-        self.number = number
-        self.more = more
-        self.body = body
-        self.first = now
-        self.last = now
-        self.tries = 0
+    number: int
+    more: bool
+    body: bytes
+    first: int
+    last: int = 0
+    tries: int = 0
 
 
 class Link:
@@ -68,49 +58,30 @@ class Link:
     packet and its acknowledgement took when that was too long."""
 
     def __init__(
-        self,
-        host: Host,
-        group: GroupId,
-        peer: ProcessId,
-        session: int,
-        parameters: Parameters,
-        hear: Callable[[AnyItem], None],
-        lost: Callable[[Reason], None],
-        overdue: Callable[[int], None],
-    ) -> None:
-        self.host = host
-        self.group = group
-        self.peer = peer
-        self.session = session
-        self.established = False
-        """Whether the other side has been heard at all."""
-        self.closed = False
-        """Nothing more is said; what comes is still acknowledged."""
-        self.resting = False
-        """What was said is not said again before the other side is heard."""
-        self._hear = hear
-        self._lost = lost
-        self._overdue = overdue
+        self, host: Host, group: GroupId, peer: ProcessId, session: int, parameters: Parameters,
+        hear: Callable[[AnyItem], None], lost: Callable[[Reason], None], overdue: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        self.host, self.group, self.peer, self.session = host, group, peer, session
+        self.established = False  # whether the other side has been heard at all
+        self.closed = False  # nothing more is said; what comes is still acknowledged
+        self.resting = False  # what was said is not said again before the other side is heard
+        self._hear, self._lost, self._overdue = hear, lost, overdue
         self._bound = parameters.datagram
         self._silence = silence(parameters)
         self._beat = self._silence // 8
         self._timer = ("link", peer)
         self._heard_at = self._spoke_at = self._begun_at = host.now
         self._was_overdue = False
-        self._round_trip = min(parameters.datagram, _FIRST_GUESS)
-        """About as long as a packet and its acknowledgement take."""
+        self._round_trip = min(parameters.datagram, _FIRST_GUESS)  # about as long as a packet and its acknowledgement take
         self._number = 0
         self._waiting: deque[tuple[bool, bytes]] = deque()
         self._under_way: dict[int, _Sent] = {}
-        self._there = 0
-        """All pieces up to this one have come."""
+        self._there = 0  # all pieces up to this one have come
         self._early: dict[int, tuple[bool, bytes]] = {}
         self._parts: list[bytes] = []
         self._parts_bytes = 0
-        self._longest = parameters.room + SPARE
-        """Bytes of an item at the most."""
-        self._told = 0
-        """What was acknowledged last."""
+        self._longest = parameters.room + SPARE  # bytes of an item, at most
+        self._told = 0  # what was acknowledged last
 
     @property
     def backlog(self) -> int:
@@ -132,8 +103,6 @@ class Link:
             return Reason("unheard", f"{self.host.me} has not heard {self.peer} for a while")
         return None
 
-    # --- saying -------------------------------------------------------------------------------------------------------
-
     def say(self, item: AnyItem) -> None:
         if self.closed:
             return
@@ -154,12 +123,7 @@ class Link:
     def _transmit(self, sent: _Sent) -> None:
         self._told = self._there
         self._spoke_at = sent.last = self.host.now
-        piece = Piece(self.group, self.session, sent.number, self._there, sent.more, sent.body)
-        self.host.send((self.peer,), piece)
-
-    def _transmit_again(self, sent: _Sent) -> None:
-        sent.tries += 1
-        self._transmit(sent)
+        self.host.send((self.peer,), Piece(self.group, self.session, sent.number, self._there, sent.more, sent.body))
 
     def _answer(self) -> None:
         self._told = self._there
@@ -173,11 +137,8 @@ class Link:
                 del missing[_TOLD_MISSING:]
         self.host.send((self.peer,), Heard(self.group, self.session, self._there, seen, tuple(missing)))
 
-    # --- hearing ------------------------------------------------------------------------------------------------------
-
     def receive(self, packet: Piece | Heard) -> None:
-        now = self.host.now
-        self._heard_at = now
+        now = self._heard_at = self.host.now
         self.resting = False
         if not self.established:
             self.established, self._begun_at = True, now
@@ -187,7 +148,8 @@ class Link:
             for number in packet.missing:
                 sent = self._under_way.get(number)
                 if sent is not None and now - sent.last >= self._round_trip:
-                    self._transmit_again(sent)
+                    sent.tries += 1
+                    self._transmit(sent)
             items: list[AnyItem] = []
         else:
             try:
@@ -243,8 +205,6 @@ class Link:
             self._answer()
         return [item_from_bytes(data) for data in complete]
 
-    # --- time ---------------------------------------------------------------------------------------------------------
-
     def expire(self) -> None:
         """The link's timer."""
         if self.closed:
@@ -256,7 +216,8 @@ class Link:
             return
         for sent in self._under_way.values():
             if now >= self._due(sent):
-                self._transmit_again(sent)
+                sent.tries += 1
+                self._transmit(sent)
         if now - self._spoke_at >= self._beat:
             self._answer()
         self._arm()

@@ -1,8 +1,7 @@
-"""What a remote process and who acts for it say to each other, and the packets that carry it.
+"""What a remote process and the one that acts for it say to each other, and the packets that carry it.
 
 *Items* are what is said: they come once and in order. An item travels as the bytes of a tagged array, cut into as many
-:class:`Piece` packets as it needs (``remote_link``), because a message in a mailbox may be larger than a datagram.
-"""
+:class:`Piece` packets as it needs (``remote_link``), because a message in a mailbox may be larger than a datagram."""
 
 from __future__ import annotations
 
@@ -17,14 +16,10 @@ class Piece(Packet, frozen=True, array_like=True, gc=False, tag=70):
     """A part of an item, and how much of what the other side has said is there."""
 
     group: GroupId
-    session: Number
-    """Begun by the remote process when it enters: a later one is greater."""
-    number: Number
-    """Pieces are counted from 1, in each direction."""
-    acknowledged: Number
-    """All pieces up to this one are there."""
-    more: bool
-    """The item goes on in the next piece."""
+    session: Number  # begun by the remote process when it enters: a later one is greater
+    number: Number  # pieces are counted from 1, in each direction
+    acknowledged: Number  # all pieces up to this one are there
+    more: bool  # the item goes on in the next piece
     body: bytes
 
 
@@ -34,16 +29,12 @@ class Heard(Packet, frozen=True, array_like=True, gc=False, tag=71):
     group: GroupId
     session: Number
     acknowledged: Number
-    seen: Number = 0
-    """All pieces up to this one are there, but for those that are missing; 0: nothing is known of later ones."""
+    seen: Number = 0  # all pieces up to this one are there, but for the missing ones; 0: nothing is known of later ones
     missing: tuple[Number, ...] = ()
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
     """Base of what is said."""
-
-
-# --- from the remote process ------------------------------------------------------------------------------------------
 
 
 class Enter(Item, frozen=True, array_like=True, tag=1):
@@ -67,9 +58,6 @@ class Pressed(Item, frozen=True, array_like=True, tag=4):
     """Its application has no room for more, or has room again."""
 
     full: bool
-
-
-# --- to the remote process --------------------------------------------------------------------------------------------
 
 
 class Wanted(Item, frozen=True, array_like=True, tag=11):
@@ -120,12 +108,8 @@ AnyItem: TypeAlias = Enter | Data | Depart | Pressed | Wanted | Installed | Deli
 
 PACKETS: Final = (Piece, Heard)
 
-_encode = msgspec.msgpack.Encoder().encode
+item_to_bytes = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyItem).decode
-
-
-def item_to_bytes(item: AnyItem) -> bytes:
-    return _encode(item)
 
 
 def item_from_bytes(data: bytes) -> AnyItem:

@@ -2,9 +2,8 @@
 
 A :class:`Slave` is the host of an ordinary :class:`~.engine.Mailbox` under the remote process's name, and :class:`Acting` is the
 engine of the process in which slaves run, beside its own membership. When a slave stops, everything that it runs stops between
-two operations, as if it had crashed; then its place is vacated by the process in which it ran, and by nobody else as long as that
-one lives, because only it knows that no operation of the slave is under way.
-"""
+two operations, as if it had crashed; then only the process in which it ran vacates its place, as long as that process lives,
+because only it knows that no operation of the slave is under way."""
 
 from __future__ import annotations
 
@@ -19,34 +18,16 @@ from ...core.memory import Connect, Connection, Copy, Disconnect, Nap, Operate, 
 from ...core.model import Batch, Due, Failure, Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, Reason, Timer, View
 from ...core.names import incarnation_of, place_of
 from . import membership
+from . import remote_packets as items
 from .box import Box
 from .engine import Mailbox
 from .parameters import Parameters
 from .remote_link import WINDOW, Link, silence
-from .remote_packets import (
-    AnyItem,
-    Away,
-    Data,
-    Delivered,
-    Depart,
-    Enter,
-    Gone,
-    Halted,
-    Heard,
-    Installed,
-    Piece,
-    Pressed,
-    Refused,
-    Untimely,
-    Wanted,
-)
+from .remote_packets import AnyItem, Heard, Piece
 
-_ROOM: Final = Due(b"", 0)
-"""Stands for the next message of the remote process: a slot is looked for before it is taken there."""
-_INCOMING: Final = 4
-"""Messages of a remote process that wait for a slot: it sends one when it has been told of one."""
-_LOOKS: Final = 20
-"""Whoever forms a group looks at least once in so many of its intervals."""
+_ROOM: Final = Due(b"", 0)  # stands for the next message of the remote process: a slot is looked for before it is taken there
+_INCOMING: Final = 4  # messages of a remote process that wait for a slot: it sends one when it has been told of one
+_LOOKS: Final = 20  # a process that forms a group looks at least once in this number of intervals
 
 
 class Slave(Layer):
@@ -55,13 +36,7 @@ class Slave(Layer):
     inner: Mailbox
 
     def __init__(
-        self,
-        host: Host,
-        group: GroupId,
-        process: ProcessId,
-        session: int,
-        parameters: Parameters,
-        ended: Callable[[Slave], None],
+        self, host: Host, group: GroupId, process: ProcessId, session: int, parameters: Parameters, ended: Callable[[Slave], None]
     ) -> None:
         def inside(layer: Host) -> Mailbox:
             layer.me = process
@@ -70,15 +45,13 @@ class Slave(Layer):
         self.group = group
         self.session = session
         self.entered = False
-        self.stopped = False
+        self.stopped = False  # nothing more is done for the remote process
         self._ended = ended
         self._incoming: deque[Batch] = deque()
-        self._wanted = False
-        """The remote process knows of a slot."""
+        self._wanted = False  # the remote process knows of a slot
         self._departing = False
         self._pressed = False
-        self._is_full = False
-        """The application of the remote process has no room."""
+        self._is_full = False  # the application of the remote process has no room
         self._untimely = False
         self.link = Link(host, group, process, session, parameters, self._hear, self._lost, self._overdue)
         super().__init__(host, inside)
@@ -93,8 +66,6 @@ class Slave(Layer):
         """Whether it is a member, or has something to say that was not heard."""
         return not self.stopped or (self.link.backlog > 0 and not self.link.resting)
 
-    # --- the link -----------------------------------------------------------------------------------------------------
-
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Piece | Heard):
             self.link.receive(packet)
@@ -107,16 +78,16 @@ class Slave(Layer):
         if self.stopped:
             return
         match item:
-            case Enter(forms=forms, names=names) if not self.entered:
+            case items.Enter(forms=forms, names=names) if not self.entered:
                 self.entered = True
                 self.inner.join(self.group, Form(names) if forms else Join(names))
-            case Data(batch=batch) if self.entered and self._takes(batch):
+            case items.Data(batch=batch) if self.entered and self._takes(batch):
                 self._incoming.append(batch)
                 self.inner.ready(self.group)
-            case Depart() if self.entered:
+            case items.Depart() if self.entered:
                 self._departing = True
                 self.inner.leave(self.group)
-            case Pressed(full=full):
+            case items.Pressed(full=full):
                 self._is_full = full
             case _:
                 self._lost(Reason("garbled", f"{self.me} says {type(item).__name__} at the wrong time"))
@@ -131,14 +102,10 @@ class Slave(Layer):
         if reason.code == "silence":
             self.link.rest()
 
-    def stop(self) -> None:
-        """Nothing more is done for the remote process."""
-        self.stopped = True
-
     def send_away(self) -> None:
         """Asks the remote process to leave."""
         if not self._departing:
-            self.link.say(Away())
+            self.link.say(items.Away())
 
     def _press(self) -> None:
         """Slows the senders down as long as the remote process, or the link, has no room."""
@@ -153,9 +120,7 @@ class Slave(Layer):
     def _tell_untimely(self, what: str, took: int, bound: int) -> None:
         if not self._untimely:
             self._untimely = True
-            self.link.say(Untimely(what, took, bound))
-
-    # --- the host of the member ---------------------------------------------------------------------------------------
+            self.link.say(items.Untimely(what, took, bound))
 
     def peek(self, group: GroupId, stream: str = "") -> Due | None:
         if self._incoming:
@@ -168,30 +133,30 @@ class Slave(Layer):
             return self._incoming.popleft()
         if not self._wanted and not self._departing:
             self._wanted = True
-            self.link.say(Wanted())
+            self.link.say(items.Wanted())
         return None
 
     def deliver(self, group: GroupId, sender: ProcessId, batch: Batch, rank: int | None = None) -> None:
-        self.link.say(Delivered(sender, batch, rank))
+        self.link.say(items.Delivered(sender, batch, rank))
         self._press()
 
     def install(self, view: View) -> None:
-        self.link.say(Installed(view))
+        self.link.say(items.Installed(view))
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
-        self.link.say(Gone(rank))
-        self.stop()
+        self.link.say(items.Gone(rank))
+        self.stopped = True
 
     def refused(self, group: GroupId, reason: Reason) -> None:
-        self.link.say(Refused(reason))
-        self.stop()
+        self.link.say(items.Refused(reason))
+        self.stopped = True
 
     def halt(self, reason: Reason) -> None:
         late, bound = self.link.unacknowledged, self.inner.box.parameters.datagram
         if late > bound:  # no acknowledgement has told how late it is
             self._tell_untimely("datagram", late, bound)
-        self.link.say(Halted(reason))
-        self.stop()
+        self.link.say(items.Halted(reason))
+        self.stopped = True
         self._ended(self)
 
     def record(self, kind: str, group: GroupId | None = None, **detail: Any) -> None:
@@ -239,8 +204,7 @@ class Slave(Layer):
 
 
 def vacate(box: Box, place: int, process: ProcessId, wait: Procedure) -> Procedure:
-    """Sees to it that nobody waits for a process that is gone, and gives its place back after a wait. It is listed where it was
-    not, because those who form the group wait to see it."""
+    """Excuses a process that is gone, and gives its place back after a wait. It is listed first: all who form the group wait."""
 
     def list_it(copy: Copy) -> None:
         there = copy.connection(place)
@@ -249,37 +213,24 @@ def vacate(box: Box, place: int, process: ProcessId, wait: Procedure) -> Procedu
 
     for copy in range(box.copies):
         yield box.list(copy, list_it)
-    collecting = membership.collect(box, place, process)
-    result: Any = None
-    while True:
-        try:
-            request = collecting.send(result)
-        except StopIteration:
-            return
-        if isinstance(request, Disconnect):
-            yield from wait
-        result = yield request
+    yield from membership.spread(box, place, process)
+    yield from wait
+    yield Disconnect(box.group, place, process)
 
 
 class Acting(Engine):
     """A process that is in the group itself and acts for others."""
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
-        self.parameters = parameters
+        self.host, self.group, self.parameters = host, group, parameters
         self.own = Mailbox(host, group, parameters)
         self.slaves: dict[ProcessId, Slave] = {}
-        self.expected: dict[ProcessId, None] = {}
-        """Processes that are to form the group: the others wait for them."""
-        self.lost: dict[ProcessId, Reason] = {}
-        """Processes for which nobody acts any more, and why."""
+        self.expected: dict[ProcessId, None] = {}  # processes that are to form the group: the others wait for them
+        self.lost: dict[ProcessId, Reason] = {}  # processes for which nobody acts any more, and why
         self.vacating = 0
         self.leaving = False
         me = place_of(host.me)
         self._charges = frozenset(process for process, acting in parameters.remote.items() if acting == me)
-
-    # --- its own membership -------------------------------------------------------------------------------------------
 
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         self.own.join(group, how)
@@ -304,8 +255,6 @@ class Acting(Engine):
 
     def ready(self, group: GroupId) -> None:
         self.own.ready(group)
-
-    # --- those for whom it acts ---------------------------------------------------------------------------------------
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if place_of(source) not in self._charges or not isinstance(packet, Piece | Heard):
@@ -384,8 +333,7 @@ class Acting(Engine):
         self.lost[process] = reason
         slave = self.slaves.get(process)
         if slave is not None:
-            was_member = not slave.stopped
-            slave.stop()
+            was_member, slave.stopped = not slave.stopped, True
             slave.link.close()
             if was_member:
                 self._clear_up(slave)
@@ -396,17 +344,14 @@ class Acting(Engine):
     def expire(self, timer: Timer) -> None:
         assert isinstance(timer, tuple), timer
         kind, process = timer
-        if kind == "absent":
-            slave = self.slaves.get(process)
-            if slave is not None and slave.entered:
-                return
-            text = f"{process}, for which {self.host.me} acts, was not heard"
-            self._lose(process, Reason("absent", text, {"process": process}))
-        else:
-            slave = self.slaves.get(process)
+        slave = self.slaves.get(process)
+        if kind != "absent":
             if slave is not None:
                 slave.expire(timer)
             self._leave_if_alone()
+        elif slave is None or not slave.entered:
+            text = f"{process}, for which {self.host.me} acts, was not heard"
+            self._lose(process, Reason("absent", text, {"process": process}))
 
     def notice(self, event: Any) -> None:
         if isinstance(event, Failure) and place_of(event.process) in self._charges:
@@ -416,8 +361,6 @@ class Acting(Engine):
         if isinstance(event, Failure):
             for slave in self.slaves.values():
                 slave.inner.notice(event)
-
-    # --- what is left to do -------------------------------------------------------------------------------------------
 
     def waiting(self) -> Reason | None:
         if self.vacating:

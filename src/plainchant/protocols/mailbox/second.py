@@ -1,17 +1,15 @@
 """The decision of the second protocol, which tolerates timing failures too (3.4.2): a majority decides.
 
 A copy is used in three atomic steps, at fixed times of its slot (see ``times``): *join in* (a decision from an earlier copy is
-written into D; else who sees the message before it expires says so: nxp), *vote* (who finds the a-flag set, and a majority that
-saw the message in time, sets LD, as long as there is no quorum; everybody counts itself: nrd), *settle* (with a quorum D becomes
-LD, and what is in D is the decision). D is set once in a copy and then followed by everybody, whatever the time: that is
-consensus.
+written into D; else a receiver that sees the message before it expires says so: nxp), *vote* (a receiver that finds the a-flag
+set, and a majority that saw the message in time, sets LD, as long as there is no quorum; each counts itself: nrd), *settle* (with
+a quorum D becomes LD, and D is the decision). D is set once in a copy and then followed by all, at any time: that is consensus.
 
-Who has a decision writes it into the next copies without waiting. A message that is absent from a copy is decided on there all
-the same, in a place that its sender finds if it comes after all; else two receivers that come before and after it would wait for
-different quorums. For processes that are gone ``membership.collect`` has voted.
-
-Who has no decision flag in a copy only *listens* there (A.1.2): it changes nothing, and waits for the decision of the others. A
-process that joins may have a flag in one copy and none in another."""
+A receiver with a decision writes it into the next copies without waiting. A message that is absent from a copy is decided on
+there all the same, in a place that its sender finds if it comes after all; else two receivers that come before and after it would
+wait for different quorums. For processes that are gone ``membership.collect`` has voted. A receiver without a decision flag in a
+copy only *listens* there (A.1.2): it changes nothing, and waits for the decision of the others. A process that joins may have a
+flag in one copy and none in another."""
 
 from __future__ import annotations
 

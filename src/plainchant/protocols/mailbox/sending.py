@@ -22,9 +22,9 @@ from ...core.model import SECOND, Batch
 from .box import Box, Key, changed, find, receivers
 
 LONGEST_LEAD: Final = 1 * SECOND
+# How often in succession a message with the longest lead is rejected before its sender gives up: it is not late by chance, its
+# clock is behind by more than that.
 HOPELESS: Final = 30
-"""So often, one time after the other, a message with the longest lead is rejected before its sender gives up: it is not late by
-chance, its clock is behind by more than that."""
 
 
 class Outgoing:
@@ -33,10 +33,8 @@ class Outgoing:
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.key: Key = (0, 0)
-        self.slot = 0
-        self.attempts = 0
-        self.hopeless = 0
-        """How often it was rejected although it had the longest lead."""
+        self.slot = self.attempts = 0
+        self.hopeless = 0  # how often it was rejected although it had the longest lead
 
 
 class Sender:
@@ -44,15 +42,11 @@ class Sender:
 
     def __init__(self, box: Box, *, tells_dead: bool = False) -> None:
         self.box = box
-        self.tells_dead = tells_dead
-        """Whether nobody but the sender finds out which copies are dead: this process does not look for messages."""
-        self.last = 0
-        """The timestamp of the last message."""
-        self.lead = 0
-        """How far timestamps lie ahead of the clock."""
+        self.tells_dead = tells_dead  # only the sender finds out which copies are dead: this process does not look for messages
+        self.last = 0  # the timestamp of the last message
+        self.lead = 0  # how far timestamps lie ahead of the clock
         self._slot = 0
-        self._next_is_free = False
-        """Whether the last Send has found the next slot free in every copy."""
+        self._next_is_free = False  # whether the last Send has found the next slot free in every copy
 
     def wait_for_slot(self) -> Generator[Request, Any, bool]:
         """Waits until the next slot is free in every copy; whether there is a copy at all."""
@@ -123,12 +117,10 @@ class Sender:
             if (there is not None and there.removed) or (latest is not None and latest.stamp > stamp):
                 return  # it was rejected here; or this Send is so late that a later one has used the slot
             copy.fill(slot, batch.body)
-            fields = (batch.first, batch.count, batch.offset, batch.total, len(batch.body), True)
             if there is None:
-                copy.put(slot, Entry(stamp, box.place, box.host.me, *fields, listed=receivers(copy, stamp)))
-            else:
-                names = ("first", "count", "offset", "total", "size", "filled")
-                copy.put(slot, changed(there, **dict(zip(names, fields, strict=True))))
+                there = Entry(stamp, box.place, box.host.me, listed=receivers(copy, stamp))
+            sizes = {"offset": batch.offset, "total": batch.total, "size": len(batch.body)}
+            copy.put(slot, changed(there, first=batch.first, count=batch.count, **sizes, filled=True))
 
         def make_available(copy: Copy) -> bool:
             there = find(copy, slot, key)

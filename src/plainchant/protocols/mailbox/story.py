@@ -1,19 +1,15 @@
 """What is told about runs of ``mailbox``: who decided what about a message, why it was rejected, what kept it waiting.
 
-Theory of operation
--------------------
 A message goes into the mailbox in a batch with others of its sender, and is rejected with the batch or not at all. Rows about
-the batch (``sent``, ``decide``) name its last message; each attempt to send it has a timestamp (``stamp``), which all of these
-rows have. So the rows about a message are those that name it, and those that name the last of its batch: the first number, from
-its own on, that any such row names.
+the batch (``sent``, ``decide``) name its last message; each attempt to send it has a timestamp (``stamp``), which all these rows
+have. The rows about a message name it, or the last of its batch: the first number, from its own on, that any such row names.
 
 A message is rejected if it was not there in time because of its sender (which crashed, or whose Send took longer than bounds
-allow), or if receivers were early. The ``sent`` row of that timestamp and the timing faults of the run tell which of these.
-"""
+allow), or if receivers were early. The ``sent`` row of that timestamp and the timing faults of the run tell which of these."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -22,8 +18,7 @@ from ..story import Event, Message, Sign, Story
 
 _ABOUT: Final = ("sent", "decide", "late", "reject")
 _OF_BATCHES: Final = ("sent", "decide")
-_NAMED_MAX: Final = 3
-"""Late operations that are named; the rest is counted or left out."""
+_NAMED_MAX: Final = 3  # late operations that are named; the rest is counted or left out
 
 
 class MailboxStory(Story):
@@ -44,8 +39,6 @@ class MailboxStory(Story):
     }
     last_operation: ClassVar = "finish"
 
-    # --- one row ------------------------------------------------------------------------------------------------------
-
     @staticmethod
     def message_act(event: Event) -> str | None:
         does = _act(event)
@@ -63,26 +56,16 @@ class MailboxStory(Story):
             return None
         return f"{event.process} rejects {event.name if event.seq is not None else 'a message'}"
 
-    # --- the life of a message ----------------------------------------------------------------------------------------
-
     def about(self, message: Message) -> list[Event]:
-        last = self._last_of_batch(message)
+        group, sender, seq = message
+        last = self.run.least_seq(*_OF_BATCHES, group=group, sender=sender, seq=seq)
         if last is None:
             return []
-        group, sender, seq = message
         found = [row for row in self.run.naming((group, sender, last)) if row.kind in _OF_BATCHES] if last != seq else []
-        stamps = self._stamps([*found, *self.run.naming(message)])
+        stamps = {whole(row.detail, "stamp") for row in (*found, *self.run.naming(message)) if row.kind in _ABOUT} - {None}
         # A process that could not tell which messages a batch has names its sender and its timestamp.
         nameless = [row for row in self.run.find(*_ABOUT, group=group) if row.seq is None and row.detail.get("of") == sender]
         return found + [row for row in nameless if whole(row.detail, "stamp") in stamps]
-
-    def _last_of_batch(self, message: Message) -> int | None:
-        group, sender, seq = message
-        return self.run.least_seq(*_OF_BATCHES, group=group, sender=sender, seq=seq)
-
-    @staticmethod
-    def _stamps(rows: Iterable[Event]) -> set[int]:
-        return {stamp for row in rows if row.kind in _ABOUT and (stamp := whole(row.detail, "stamp")) is not None}
 
     def place(self, event: Event) -> str:
         return ""
@@ -97,8 +80,6 @@ class MailboxStory(Story):
         why = self._rejected(last, stamp) if stamp is not None else ""
         who = listed(dict.fromkeys(row.process for row in rejects))
         return f"{who} decided to reject it" + (f": {why}" if why else "")
-
-    # --- reasons ------------------------------------------------------------------------------------------------------
 
     def reason(self, event: Event) -> str | None:
         stamp = whole(event.detail, "stamp")
@@ -129,8 +110,7 @@ class MailboxStory(Story):
         return told + (f", but receivers were not: {listed(others)} had timing faults" if others else "")
 
     def _late_operations(self, process: str, until: int) -> str:
-        found = [fault for fault in self._untimely.get(process, ()) if fault.when <= until]
-        found = [fault for fault in found if isinstance(fault.detail.get("operation"), str)]
+        found = [fault for fault in self._operations(process) if fault.when <= until]
         named = dict.fromkeys(operation_words(fault.detail) for fault in found[-_NAMED_MAX:])
         return f" ({listed(named)})" if named else ""
 
@@ -156,13 +136,13 @@ class MailboxStory(Story):
         return [f"{told}: {self._rejected(rows[0], stamp)}"]
 
     def own_delays(self, event: Event, since: int) -> list[str]:
-        found = [
-            fault
-            for fault in self._untimely.get(event.process, ())
-            if since <= fault.when <= event.when and isinstance(fault.detail.get("operation"), str)
-        ]
+        found = [fault for fault in self._operations(event.process) if since <= fault.when <= event.when]
         named = dict.fromkeys(operation_words(fault.detail) for fault in found)
         return [f"{event.process} was late: {listed(named, most=_NAMED_MAX)}"] if found else []
+
+    def _operations(self, process: str) -> list[Event]:
+        """The timing faults of a process that are about an operation."""
+        return [fault for fault in self._untimely.get(process, ()) if isinstance(fault.detail.get("operation"), str)]
 
 
 def _act(event: Event) -> str | None:
@@ -170,10 +150,13 @@ def _act(event: Event) -> str | None:
     stamp = whole(detail, "stamp")
     match event.kind:
         case "sent" if stamp is not None:
-            return f"has written it into every copy and set all flags{_in(whole(detail, 'took_ns'))}{_attempt(detail)}"
+            attempt = whole(detail, "attempt")
+            again = f", at attempt {attempt}" if attempt is not None and attempt > 1 else ""
+            return f"has written it into every copy and set all flags{_in(whole(detail, 'took_ns'))}{again}"
         case "decide" if stamp is not None:
             verdict = "to accept it" if detail.get("decision") else "to reject it"
-            return f"decides {verdict}{_where(detail)}{_after(whole(detail, 'after_ns'))}"
+            passed = whole(detail, "after_ns")
+            return f"decides {verdict}{_where(detail)}" + (f", {span(passed)} after its timestamp" if passed is not None else "")
         case "late" if stamp is not None:
             return "does not deliver it" if event.seq is None else "takes it for late: it is rejected, and may be sent again"
         case "reject" if stamp is not None:
@@ -193,11 +176,6 @@ def _in(took: int | None) -> str:
     return f", in {span(took)}" if took is not None else ""
 
 
-def _attempt(detail: dict[str, Any]) -> str:
-    attempt = whole(detail, "attempt")
-    return f", at attempt {attempt}" if attempt is not None and attempt > 1 else ""
-
-
 def _where(detail: dict[str, Any]) -> str:
     """The copy in which a decision was found or made; people count copies from 1."""
     copy = whole(detail, "copy")
@@ -209,7 +187,3 @@ def _where(detail: dict[str, Any]) -> str:
         case False:
             return f", as others had decided in copy {copy + 1}"
     return f", in copy {copy + 1}"
-
-
-def _after(passed: int | None) -> str:
-    return f", {span(passed)} after its timestamp" if passed is not None else ""

@@ -1,8 +1,7 @@
 """The rules of ``mailbox`` that the explorer can take out or replace, by name: ``--rules extra=printed``.
 
 Each value of a rule that is not the protocol's own is a variant (:mod:`..variants`) named ``RULE=VALUE``. Tests and papers use
-the same names. The bounds that a run is checked against stay those of the protocol itself: only engines calculate otherwise.
-"""
+the same names. The bounds that a run is checked against stay those of the protocol itself: only engines calculate otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
-from ...core.memory import FAILED, Connection, Copy, Entry, Request
+from ...core.memory import FAILED, Connection, Copy, Request
 from ...core.model import UsageError
 from ..variants import Calls, Replacement, Variant, Variants
 from . import box as boxes
@@ -25,31 +24,21 @@ from .times import TICK, Times
 BOOLEAN: Final[Mapping[str, str | bool]] = {"true": True, "false": False}
 PRINTED: Final[Mapping[str, str | bool]] = {"corrected": "corrected", "printed": "printed"}
 
+# Each rule with the values that it can have, as the command line has them; the first is the protocol's own.
 VALUES: Final[Mapping[str, Mapping[str, str | bool]]] = {
     # How much longer the first protocol waits after a copy that it found dead: two steps, the clocks' difference, or not at all.
     "extra": {**PRINTED, "none": "none"},
-    # How long the second protocol waits between seeing a message and voting on it.
-    "wait": PRINTED,
-    # The expiry time X of the second protocol.
-    "expiry": PRINTED,
-    # The second protocol tests and changes LD and nrd in one step.
-    "atomic_votes": BOOLEAN,
-    # The process that sets the last decision flag removes the message in the same step.
-    "atomic_remove": BOOLEAN,
-    # The second protocol writes a decision that was made in an earlier copy into D.
-    "decision_field": BOOLEAN,
-    # After waiting a receiver looks again, because an earlier message may have been inserted.
-    "look_again": BOOLEAN,
-    # A receiver enters after everything that is there already, whatever its timestamp says.
-    "enter_after": BOOLEAN,
-    # A receiver without a decision flag reads what was sent after its entry (A.1.2).
-    "listen": BOOLEAN,
-    # With the second protocol a message is removed only when every receiver had time to read it (A.1.2).
-    "postpone": BOOLEAN,
-    # With the second protocol a message that is absent from a copy is decided on there all the same.
-    "placeholders": BOOLEAN,
+    "wait": PRINTED,  # how long the second protocol waits between seeing a message and voting on it
+    "expiry": PRINTED,  # the expiry time X of the second protocol
+    "atomic_votes": BOOLEAN,  # the second protocol tests and changes LD and nrd in one step
+    "atomic_remove": BOOLEAN,  # the process that sets the last decision flag removes the message in the same step
+    "decision_field": BOOLEAN,  # the second protocol writes a decision that was made in an earlier copy into D
+    "look_again": BOOLEAN,  # after waiting a receiver looks again, because an earlier message may have been inserted
+    "enter_after": BOOLEAN,  # a receiver enters after everything that is there already, whatever its timestamp says
+    "listen": BOOLEAN,  # a receiver without a decision flag reads what was sent after its entry (A.1.2)
+    "postpone": BOOLEAN,  # with the second protocol a message is removed only when every receiver had time to read it (A.1.2)
+    "placeholders": BOOLEAN,  # with the second protocol a message that is absent from a copy is decided on there all the same
 }
-"""Each rule with the values that it can have, as the command line has them; the first is the protocol's own."""
 
 VARIANTS: Final = Variants()
 
@@ -77,27 +66,16 @@ def times_of(parameters: Parameters, rules: Mapping[str, str | bool]) -> Times:
     return made
 
 
-# --- times --------------------------------------------------------------------------------------------------------------
-
-
-def _printed_extra(times: Times) -> int:
-    return times.parameters.skew
-
-
-def _nothing(times: Times) -> int:
-    return 0
-
-
 def _printed_expiry(times: Times) -> int:
     parameters = times.parameters
     return times.send + times.detect + parameters.copies * parameters.decide + 2 * parameters.skew
 
 
 _TIMES: Final = {
-    "extra=printed": Replacement(Times, "_extra", _printed_extra),
-    "extra=none": Replacement(Times, "_extra", _nothing),
+    "extra=printed": Replacement(Times, "_extra", lambda times: times.parameters.skew),
+    "extra=none": Replacement(Times, "_extra", lambda times: 0),
     "expiry=printed": Replacement(Times, "_expiry", _printed_expiry),
-    "postpone=false": Replacement(Times, "_kept", _nothing),
+    "postpone=false": Replacement(Times, "_kept", lambda times: 0),
 }
 
 
@@ -117,12 +95,7 @@ for _name in _TIMES:
     VARIANTS.replaces(_name, boxes, "Times")(_times_with(_name))
 
 
-# --- the second protocol ------------------------------------------------------------------------------------------------
-
-
-@VARIANTS.replaces("wait=printed", second, "_vote_at")
-def _vote_soon(box: Box, slot: int) -> int:
-    return box.clock + box.parameters.skew
+VARIANTS.replaces("wait=printed", second, "_vote_at")(lambda box, slot: box.clock + box.parameters.skew)
 
 
 @VARIANTS.replaces("wait=printed", second, "_wait_to_settle")
@@ -149,27 +122,10 @@ def _settle_in_steps(box: Box, copy: int, batch: list[Message]) -> Generator[Req
     return FAILED if written is FAILED else without
 
 
-@VARIANTS.replaces("decision_field=false", second, "_waits_for_slot")
-def _always_waits(batch: list[Message]) -> bool:
-    return True
-
-
-@VARIANTS.replaces("decision_field=false", second, "_decision_for")
-def _decided_here(entry: Entry, message: Message) -> bool | None:
-    return entry.decision
-
-
-@VARIANTS.replaces("decision_field=false", second, "_verdict_of")
-def _local_verdict(entry: Entry) -> bool | None:
-    return entry.local
-
-
-@VARIANTS.replaces("placeholders=false", second, "_entry")
-def _only_if_there(box: Box, message: Message, copy: Copy) -> Entry | None:
-    return find(copy, message.slot, message.key)
-
-
-# --- receiving, and the list of receivers -------------------------------------------------------------------------------
+VARIANTS.replaces("decision_field=false", second, "_waits_for_slot")(lambda batch: True)
+VARIANTS.replaces("decision_field=false", second, "_decision_for")(lambda entry, message: entry.decision)
+VARIANTS.replaces("decision_field=false", second, "_verdict_of")(lambda entry: entry.local)
+VARIANTS.replaces("placeholders=false", second, "_entry")(lambda box, message, copy: find(copy, message.slot, message.key))
 
 
 @VARIANTS.replaces("look_again=false", Receiver, "_look_back")
@@ -178,9 +134,7 @@ def _never_again(self: Receiver, began: int, instant: int | None) -> None:
     self._begin([message for _, message in self.order if not message.begun], None)
 
 
-@VARIANTS.replaces("listen=false", Receiver, "_listens")
-def _never_listens(self: Receiver) -> bool:
-    return False
+VARIANTS.replaces("listen=false", Receiver, "_listens")(lambda self: False)
 
 
 @VARIANTS.replaces("atomic_remove=false", Receiver, "_set_flags")

@@ -1,10 +1,8 @@
 """Receivers that miss a deadline: overdue decision flags, reports, and the agreed exclusion.
 
-Theory of operation
--------------------
 A message stays in its slot until every receiver has set its decision flag, in every copy. A receiver that is stopped, too slow,
 or whose application does not read would keep every sender waiting. The paper leaves such failures to the process membership
-service (2.2, 3.3.2), to which the protocol reports them. Here the list of receivers in each copy is that service:
+service (2.2, 3.3.2); here the list of receivers in each copy is that service:
 
 - **Overdue.** Several times in ``patience`` a receiver looks at the flags in every copy. A flag is overdue when this receiver has
   *watched* the message for ``patience`` longer than an intact receiver needs. Time is measured on the monotonic clock
@@ -23,8 +21,7 @@ service (2.2, 3.3.2), to which the protocol reports them. Here the list of recei
   so it survives a crash of the process that made it.
 - **Fencing.** The excluded process keeps its place, and so its slots, until it has stopped: an operation that it had begun must
   not hit another process. It sees the mark when it looks again, before it uses anything that the look has shown, and halts. Then
-  the others free its place. It may join again.
-"""
+  the others free its place. It may join again."""
 
 from __future__ import annotations
 
@@ -38,8 +35,7 @@ from .box import Box, changed
 from .sending import LONGEST_LEAD
 from .times import LOOKS_IN_PATIENCE
 
-ATTENTIVE: Final = LOOKS_IN_PATIENCE // 2
-"""A receiver is attentive as long as it looks at least this many times in ``patience``."""
+ATTENTIVE: Final = LOOKS_IN_PATIENCE // 2  # a receiver is attentive as long as it looks at least this many times in ``patience``
 
 
 class Watch:
@@ -47,10 +43,8 @@ class Watch:
 
     def __init__(self, box: Box) -> None:
         self.box = box
-        self.reported: dict[int, Connection] = {}
-        """Processes that this receiver reports now, by place."""
-        self._due: dict[tuple[int, int, bool], int] = {}
-        """When votes (True) or flags of a message become overdue, on the monotonic clock."""
+        self.reported: dict[int, Connection] = {}  # processes that this receiver reports now, by place
+        self._due: dict[tuple[int, int, bool], int] = {}  # when votes (True) or flags become overdue, on the monotonic clock
         self._looked = box.host.now
 
     def look(self, copy: Copy) -> list[tuple[int, Connection]]:
@@ -90,8 +84,7 @@ class Watch:
         return missing if self.box.times.first or entry.decision is not None else missing & ~entry.voted
 
     def _is_concerned(self, entry: Entry, entered: int) -> bool:
-        """Whether a message is one of those that this receiver decides on. (What was sent before its entry has the flag of the
-        process that had its place.)"""
+        """Whether this receiver decides on a message. (One sent before its entry has its predecessor's flag.)"""
         return bool(entry.listed & self.box.mask) and entered <= entry.stamp
 
     def _was_stopped(self, now: int) -> bool:
@@ -123,14 +116,12 @@ class Guard:
 
     def __init__(self, box: Box, excluded: Callable[[Connection], None]) -> None:
         self.box = box
-        self.looking = False
-        """Whether an operation of its is under way."""
+        self.looking = False  # whether an operation of its is under way
         self.stopped = False
         self._watches = [Watch(box) for _ in range(box.copies)]
         self._excluded = excluded
         self._reported: dict[ProcessId, None] = {}
-        self._carried: dict[ProcessId, None] = {}
-        """Excluded processes whose mark this receiver has carried to all copies."""
+        self._carried: dict[ProcessId, None] = {}  # excluded processes whose mark this receiver has carried to all copies
 
     def run(self) -> Generator[Request, Any, None]:
         """Looks at all copies, again and again, until it is stopped."""

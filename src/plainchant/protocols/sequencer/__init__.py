@@ -1,15 +1,13 @@
 """``sequencer``: reliable, identically ordered broadcast through one member that numbers everything (paper 004).
 
-Kaashoek, Tanenbaum, Flynn Hummel and Bal, 1989: a member sends its message point-to-point to the sequencer, which numbers
-and broadcasts it. Two packets and n interrupts a broadcast. Receivers see gaps in the numbers and ask for what is missing;
+Kaashoek, Tanenbaum, Flynn Hummel and Bal, 1989: a member sends its message point-to-point to the sequencer, which numbers and
+broadcasts it. Two packets and n interrupts a broadcast. Receivers see gaps in the numbers and ask for what is missing;
 acknowledgements ride on other packets. Section 5's fault tolerance is built out here: replicated histories, elections with
 fencing, views that come in the same order as messages, joining and leaving, and Amoeba's resilience degree.
 
-Read it from the leaves up, the way the imports go: ``packets`` (what is said), ``log`` (what is kept), ``standing`` (what a
-member knows, with ``room``, ``pause`` and ``watch``), its parts ``requests``, ``gaps``, ``phases``, ``calling`` and ``door``,
-``office`` (what the sequencer does, with ``hearing``), ``election`` (how there is a new one), and ``member``, which reacts to
-packets and timers and ties the parts together. ``tuning`` says which parameters suit a network.
-"""
+Read it from the leaves up: ``packets``, ``log`` (what is kept), ``standing`` (what a member knows, with ``room``, ``pause`` and
+``watch``), its parts ``requests``, ``gaps``, ``phases``, ``calling`` and ``door``, ``office`` (what the sequencer does, with
+``hearing``), ``election``, and ``member``, which reacts to packets and timers. ``tuning`` fits parameters to a network."""
 
 from __future__ import annotations
 
@@ -42,20 +40,11 @@ def make(host: Host, parameters: Any) -> Engine:
 def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
     """What holds with these parameters: more with resilience, less where groups overlap (each has its own sequencer)."""
     names = [
-        "integrity",
-        "fifo",
-        "causal",
-        "identical",
-        "self-delivery",
-        "validity",
-        "agreement",
-        "view-order",
-        "view-atomicity",
-        "sender-in-view",
-        "view-exclusion",
-        "convergence",
-    ]
-    overlap = _overlap(groups)
+        "integrity", "fifo", "causal", "identical", "self-delivery", "validity", "agreement", "view-order", "view-atomicity",
+        "sender-in-view", "view-exclusion", "convergence",
+    ]  # fmt: skip
+    members = [process for group in groups.values() for process in group]
+    overlap = len(members) != len(set(members))
     if overlap:
         names.remove("causal")
     promised = [Promise(name, CRASHES if parameters.any_survivor else MAJORITY) for name in names]
@@ -68,19 +57,12 @@ def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     return tuple(promised)
 
 
-def _overlap(groups: Mapping[GroupId, Sequence[ProcessId]]) -> bool:
-    members = [process for group in groups.values() for process in group]
-    return len(members) != len(set(members))
-
-
 def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:
     """Besides the sequencer a group has one member less than it has: more can never hold a message."""
     for group, members in groups.items():
         if parameters.resilience > len(members) - 1:
-            return (
-                f"resilience is {parameters.resilience}, but group {group} has {len(members)} members, the sequencer among them; "
-                f"make it at most {len(members) - 1}"
-            )
+            size = f"group {group} has {len(members)} members, the sequencer among them"
+            return f"resilience is {parameters.resilience}, but {size}; make it at most {len(members) - 1}"
     return None
 
 
@@ -98,11 +80,8 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     synchronisation phase ends after ``patience`` too. Only one of these holds a message up at a time.
 
     Senders take turns. Where a history has room for fewer batches than there are members, a message waits for its turn for some
-    phases more, of two round trips each; the last of a member that leaves waits for all turns of its window.
-
-    A joiner gives up, and halts, after ``JOIN_PATIENCE`` times ``patience``. A member that leaves waits for its own messages, and
-    if it is the sequencer for a hand-over.
-    """
+    phases more, of two round trips each; the last of a member that leaves waits for all turns of its window. A joiner gives up
+    after ``JOIN_PATIENCE`` times ``patience``. A member that leaves waits for its own messages; a sequencer hands over."""
     members = max(map(len, groups.values()), default=1)
     phase = 3 * parameters.suspect_after + parameters.sync_after
     within = 2 * parameters.patience + 8 * parameters.suspect_after

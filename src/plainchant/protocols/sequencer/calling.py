@@ -1,8 +1,7 @@
 """When a member may call an election: not while that of another member can still have a result.
 
 Waiting costs time only if the other coordinator dies; calling an election too early costs all the promises that the other one has
-got, and at long round trips no election would ever have a result.
-"""
+got, and at long round trips no election would ever have a result."""
 
 from __future__ import annotations
 
@@ -32,9 +31,8 @@ class Calling:
             standing.host.set_timer("election", self._until + standing.host.random.randrange(wait))
 
     def wait_for_result(self, pace: int) -> None:
-        """Calls an election if none has a result: after longer than a coordinator takes, or elections would interrupt each other.
-        It takes ``election.ALIVE`` times ``suspect_after`` to wait for voters, or round trips to vote, tell the winner and
-        announce."""
+        """Calls an election if none has a result: after longer than a coordinator takes, or elections would interrupt each other
+        (``election.ALIVE`` times ``suspect_after`` for voters, or round trips to vote, tell the winner and announce)."""
         standing = self._standing
         wait = standing.parameters.suspect_after
         longest = max(3 * wait, 5 * min(pace, standing.parameters.patience))

@@ -2,8 +2,7 @@
 
 A process that joins asks every process it knows until the sequencer lets it in with the view that contains it. A process that
 was excluded is told so, with the reason, by each member that it speaks to. (Leaving is decided in :mod:`.member`: a sequencer
-that leaves first hands its office over.)
-"""
+that leaves first hands its office over.)"""
 
 from __future__ import annotations
 
@@ -14,49 +13,29 @@ from ...core.model import ProcessId, Reason
 from .packets import AskJoin, Change, Excluded, Welcome, Where
 from .standing import NO_EPOCH, Standing
 
-REMEMBERED: Final = 256
-"""Excluded processes remembered, to tell them so when they speak again."""
-LEFT: Final = "left"
-"""The reason code of a process that asked to leave."""
-LINGER: Final = 10
-"""Ticks for which the last member stays after another process went."""
-CONTACTS: Final = 64
-"""A joiner asks at most this number of processes that others have named."""
-JOIN_PATIENCE: Final = 5
-"""A joiner gives up after this multiple of the members' patience: an election may be under way."""
+REMEMBERED: Final = 256  # excluded processes remembered, to tell them so when they speak again
+LEFT: Final = "left"  # the reason code of a process that asked to leave
+LINGER: Final = 10  # ticks for which the last member stays after another process went
+CONTACTS: Final = 64  # a joiner asks at most this number of processes that others have named
+JOIN_PATIENCE: Final = 5  # a joiner gives up after this multiple of the members' patience: an election may be under way
 
 
 class Door:
-    """A member's side of membership; the office decides about it.
-
-    ``finish`` ends the member's part in the group, ``be_let_in`` starts it with the view of a welcome.
-    """
+    """A member's side of membership; the office decides about it. ``finish`` ends the member's part in the group, ``be_let_in``
+    starts it with the view of a welcome."""
 
     __slots__ = (
-        "_be_let_in",
-        "_claims",
-        "_finish",
-        "_gone",
-        "_max_contacts",
-        "_parted",
-        "_since",
-        "_standing",
-        "_vouched",
-        "contacts",
-    )
+        "_be_let_in", "_claims", "_finish", "_gone", "_max_contacts", "_parted", "_since", "_standing", "_vouched", "contacts",
+    )  # fmt: skip
 
     def __init__(self, standing: Standing, finish: Callable[[], None], be_let_in: Callable[[ProcessId, Welcome], None]) -> None:
-        self._standing = standing
-        self._finish = finish
-        self._be_let_in = be_let_in
+        self._standing, self._finish, self._be_let_in = standing, finish, be_let_in
         self._gone: dict[ProcessId, tuple[int, str, str]] = {}
+        # An epoch, the unknown process that claims to be its sequencer, and the time of the first claim.
         self._claims: tuple[int, ProcessId, int] = (NO_EPOCH, "", 0)
-        """An epoch, the unknown process that claims to be its sequencer, and the time of the first claim."""
-        self._vouched: tuple[int, ProcessId] = (NO_EPOCH, "")
-        """Sequencer that a peer named for an epoch we promised but have not heard from."""
+        self._vouched: tuple[int, ProcessId] = (NO_EPOCH, "")  # sequencer that a peer named for an epoch we promised
         self._since = 0
-        self._parted = 0
-        """When a process last left the group or was excluded."""
+        self._parted = 0  # when a process last left the group or was excluded
         self.contacts: tuple[ProcessId, ...] = ()
         self._max_contacts = CONTACTS
 
@@ -79,10 +58,9 @@ class Door:
         self._vouched = (epoch, sequencer)
 
     def is_vouched_for(self, source: ProcessId, epoch: int) -> bool:
-        """Whether to believe a process that claims to be the sequencer of the epoch that we have promised, and was in no view
-        that we know of. It may have joined while we were behind, or be a stranger. Members that follow it will say so
-        (``Stale``). If no member that we know is left, we believe a claim that was repeated for a while and that no vote has
-        overtaken."""
+        """Whether to believe a process that claims to be the sequencer of the epoch that we have promised, and was in no view we
+        know of. It may have joined while we were behind, or be a stranger. Members that follow it will say so (``Stale``). If
+        no member that we know is left, we believe a claim that was repeated for a while and that no vote has overtaken."""
         standing = self._standing
         if self._vouched[0] == epoch:
             return self._vouched[1] == source
@@ -99,8 +77,6 @@ class Door:
         others = tuple(process for process in members if process != standing.me)
         standing.host.send(others, standing.acknowledgement())
 
-    # --- joining ----------------------------------------------------------------------------------------------------
-
     def ask_to_join(self, contacts: tuple[ProcessId, ...]) -> None:
         self.contacts = contacts
         self._max_contacts = len(contacts) + CONTACTS
@@ -116,12 +92,8 @@ class Door:
         tried = standing.host.now - self._since
         if tried > JOIN_PATIENCE * standing.parameters.patience:
             self._finish()
-            standing.host.halt(
-                Reason(
-                    "no group",
-                    f"{standing.me} asked {', '.join(self.contacts)} to be let in for {tried // 1_000_000} ms; nobody did",
-                )
-            )
+            text = f"{standing.me} asked {', '.join(self.contacts)} to be let in for {tried // 1_000_000} ms; nobody did"
+            standing.host.halt(Reason("no group", text))
         else:
             self._ask()
 
@@ -133,8 +105,7 @@ class Door:
             standing.host.send((packet.sequencer,), AskJoin(standing.group))
 
     def on_welcome(self, source: ProcessId, packet: Welcome) -> None:
-        standing = self._standing
-        log = standing.log
+        standing, log = self._standing, self._standing.log
         change = packet.entry.change
         if change is None or not self.knows(source):
             return
@@ -151,11 +122,8 @@ class Door:
             self._be_let_in(source, packet)
         standing.speak(standing.acknowledgement())
 
-    # --- leaving, and being excluded --------------------------------------------------------------------------------
-
     def may_close(self) -> bool:
-        """Whether the last member may go. The process that went before it may not have heard yet that it was let go, and
-        no other member is left to tell it."""
+        """Whether the last member may go. Only it can tell the process that went before it, which may not know that yet."""
         standing = self._standing
         return standing.host.now >= self._parted + LINGER * standing.parameters.quiet_after
 

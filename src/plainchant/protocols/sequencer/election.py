@@ -1,14 +1,11 @@
 """Electing a new sequencer (section 5 of the paper, made safe).
 
-Theory of operation
--------------------
 A member that misses the sequencer *coordinates*. First a trial: would the others take part? Members that hear the sequencer
-refuse, so that one deaf member does not disturb a healthy group. If a majority would, the vote binds: a member that
-promises an epoch listens to no earlier one, from that instant, and says how far its history goes. The winner is the voter
-with the longest *contiguous* history, not the highest number seen: a member may hold 11 and none 10. (What others hold
-beyond its end it fetches, see :class:`Rebuild`.) Histories are
-compared by (newest epoch whose beginning they hold, last contiguous number), as in Raft, because a history that was
-continued by a later epoch is the one that may have been delivered.
+refuse, so that one deaf member does not disturb a healthy group. If a majority would, the vote binds: a member that promises an
+epoch listens to no earlier one, from that instant, and says how far its history goes. The winner is the voter with the longest
+*contiguous* history, not the highest number seen: a member may hold 11 and none 10. (What others hold beyond its end it fetches,
+see :class:`Rebuild`.) Histories are compared by (newest epoch whose beginning they hold, last contiguous number), as in Raft,
+because a history that was continued by a later epoch is the one that may have been delivered.
 
 **Elections do not displace each other.** All members miss a dead sequencer at about the same time. Of two coordinators the one
 that comes first in the view goes on. A coordinator that hears the trial of a preceding one gives up its own, and a member that
@@ -34,9 +31,7 @@ one, and it never goes on against a member that refuses: that one lives.
 
 Safety rests on two things: no entry is ever overwritten, and a view needs a majority of those who decide on it (with
 ``partitions = "none"``: all of them that live). With ``resilience`` r, an election that hears all but r members loses nothing
-that any member delivered; at the deadline it goes on with a majority, which may be fewer: then uniformity is given up, not
-progress.
-"""
+that any member delivered; at the deadline it goes on with a majority, maybe with fewer: it gives up uniformity, not progress."""
 
 from __future__ import annotations
 
@@ -47,14 +42,12 @@ from ...core.model import ProcessId, Reason
 from .packets import Elected, Fetch, Held, Invite, Lacks, Promise, Refuse
 from .standing import Standing
 
+# Times that members that do not answer are asked in ``suspect_after``, at least: at 30 % loss one of 200 does not get through.
 ROUNDS: Final = 8
-"""Times that members that do not answer are asked within ``suspect_after``, at least: at 30 % loss one of 200 members does not
-get through."""
+# A vote that a member refused, because it had promised as much to another coordinator, is repeated with a higher epoch at most
+# this number of times before it goes on without that member.
 VOTES: Final = 3
-"""A vote that a member refused, because it had promised as much to another coordinator, is repeated with a higher epoch at most
-this number of times before it goes on without that member."""
-ALIVE: Final = 2
-"""Multiple of ``suspect_after`` for which a vote waits for a member that is known to live."""
+ALIVE: Final = 2  # multiple of ``suspect_after`` for which a vote waits for a member that is known to live
 
 
 def next_epoch(latest: int, rank: int, members: int) -> int:
@@ -67,56 +60,36 @@ def next_epoch(latest: int, rank: int, members: int) -> int:
 
 
 class Election:
-    """Exists at a member that coordinates, until a new epoch begins.
-
-    ``missed``: processes that the coordinator has not heard for long; the vote does not wait for them if all others answered.
-    ``heard``: those that it knows to live.
-    What an election does to its member: ``step_down`` promises an epoch to a process, ``take_office`` begins the epoch that this
-    member won, ``hear_again`` ends an election because the others hear the sequencer, ``halt`` ends the member.
-    """
+    """Exists at a member that coordinates, until a new epoch begins. What it does to its member: ``step_down`` promises an epoch
+    to a process, ``take_office`` begins the epoch that this member won, ``hear_again`` ends an election because the others hear
+    the sequencer, ``halt`` ends the member. ``missed``: processes that the coordinator has not heard for long; the vote does not
+    wait for them if all others answered. ``heard``: those that it knows to live."""
 
     def __init__(
-        self,
-        standing: Standing,
-        reason: Reason,
-        *,
-        missed: frozenset[ProcessId],
-        heard: frozenset[ProcessId],
-        step_down: Callable[[int, ProcessId], None],
-        take_office: Callable[[Elected], None],
-        hear_again: Callable[[], None],
-        halt: Callable[[Reason], None],
-    ) -> None:
+        self, standing: Standing, reason: Reason,
+        step_down: Callable[[int, ProcessId], None], take_office: Callable[[Elected], None],
+        hear_again: Callable[[], None], halt: Callable[[Reason], None],
+        *, missed: frozenset[ProcessId], heard: frozenset[ProcessId],
+    ) -> None:  # fmt: skip
         self.standing = standing
-        self.host = standing.host
-        self.group = standing.group
+        self.host, self.group = standing.host, standing.group
         self._step_down = step_down
-        self._take_office = take_office
-        self._hear_again = hear_again
-        self._halt = halt
-        self._missed = missed
+        self._take_office, self._hear_again, self._halt, self._missed = take_office, hear_again, halt, missed
         self._any_survivor = standing.parameters.any_survivor
         self.reason = reason
         self.epoch = 0
-        self.since = self.host.now
-        """Since when no majority has answered anything."""
+        self.since = self.host.now  # since when no majority has answered anything
         self.seen = standing.promised
         self.stage = ""
-        self.began = 0
-        """When the stage began."""
-        self.answered = 0
-        """When the last answer came that counts."""
-        self.deadline = 0
-        """When the stage goes on without members that have not answered, or ends."""
-        self.pace = 0
-        """How long it took until enough members had answered: a round trip, or more if packets were lost."""
+        self.began = 0  # when the stage began
+        self.answered = 0  # when the last answer came that counts
+        self.deadline = 0  # when the stage goes on without members that have not answered, or ends
+        self.pace = 0  # how long it took until enough members had answered: a round trip, or more if packets were lost
         self.votes = 0
         self.yes: dict[ProcessId, Promise] = {}
         self.refused: dict[ProcessId, None] = {}
-        self.invited: dict[ProcessId, None] = {}
-        """The processes that were asked; answers of others do not count."""
-        self.alive: dict[ProcessId, None] = dict.fromkeys(heard)
-        """The processes that live: they answered anything in this election."""
+        self.invited: dict[ProcessId, None] = {}  # the processes that were asked; answers of others do not count
+        self.alive: dict[ProcessId, None] = dict.fromkeys(heard)  # the processes that live: they answered in this election
         self.winner: ProcessId = ""
         self.elected: Elected | None = None
         self.due = 0
@@ -182,25 +155,20 @@ class Election:
         self.due = self.host.now + longest - self.host.random.randrange(max(1, longest // 3))
         self.host.set_timer("election", self.due)
 
-    # --- answers ----------------------------------------------------------------------------------------------------
-
-    def on_promise(self, source: ProcessId, packet: Promise) -> None:
+    def on_answer(self, source: ProcessId, packet: Promise | Refuse) -> None:
         if source not in self.invited:
             return
         self.alive[source] = None
-        if packet.epoch == self.epoch and packet.trial == (self.stage == "trial") and self.stage in ("trial", "vote"):
+        is_asked = packet.trial == (self.stage == "trial")
+        if isinstance(packet, Refuse):
+            if self.standing.is_near(packet.epoch):
+                self.seen = max(self.seen, packet.epoch)
+            if packet.asked == self.epoch and is_asked:
+                self.refused[source] = None
+        elif packet.epoch == self.epoch and is_asked and self.stage in ("trial", "vote"):
             self.yes[source] = packet
             self.answered = self.host.now
             self._judge()
-
-    def on_refuse(self, source: ProcessId, packet: Refuse) -> None:
-        if source not in self.invited:
-            return
-        self.alive[source] = None
-        if self.standing.is_near(packet.epoch):
-            self.seen = max(self.seen, packet.epoch)
-        if packet.asked == self.epoch and packet.trial == (self.stage == "trial"):
-            self.refused[source] = None
 
     def on_rebuilding(self) -> None:
         """The winner asks the voters for what it lacks: it knows that it is elected, and needs time."""
@@ -278,13 +246,13 @@ class Election:
         status = self.yes[process]
         return status.synced[0], status.contiguous
 
-    # --- time -------------------------------------------------------------------------------------------------------
-
     def expire(self) -> None:
         """Asks again; after the deadline decides with those who answered, gives way, or starts anew."""
         now = self.host.now
         if now - self.due > self.standing.parameters.suspect_after // 2:
-            self._was_stopped(now)
+            # This process was stopped; the others were not silent, and may answer yet.
+            self.since = self.began = now
+            self.deadline = max(self.deadline, now + self.standing.parameters.suspect_after // 2)
         if now < self.deadline or self._waits_for_the_living(now):
             if self.stage == "decided":
                 self._tell_winner()
@@ -301,12 +269,6 @@ class Election:
                 return
         self._start_anew()
 
-    def _was_stopped(self, now: int) -> None:
-        """This process was stopped; the others were not silent, and may answer yet."""
-        self.since = now
-        self.began = now
-        self.deadline = max(self.deadline, now + self.standing.parameters.suspect_after // 2)
-
     def _waits_for_the_living(self, now: int) -> bool:
         """Whether a vote waits longer, because a member that has not voted is known to live: without it, it would be excluded."""
         if self.stage != "vote" or now >= self.deadline + (ALIVE - 1) * self.standing.parameters.suspect_after:
@@ -322,7 +284,10 @@ class Election:
         if 2 * reached > size or self.stage == "decided" or self._any_survivor:
             self.since = now
         elif now - self.since > standing.parameters.patience:
-            self._halt(_minority(standing.me, reached, size, now - self.since))
+            # A minority does not wait for ever: the others may have gone on without it.
+            tried = f"{(now - self.since) // 1_000_000} ms"
+            text = f"{standing.me} reached {reached} of the {size} members of its view for {tried}; a majority is needed to go on"
+            self._halt(Reason("minority", text, {"reached": reached, "members": size}))
             return
         if self.stage == "trial" and self.refused and standing.listening >= 0:
             self._hear_again()
@@ -330,50 +295,25 @@ class Election:
             self._try()
 
 
-def _minority(me: ProcessId, reached: int, of: int, tried: int) -> Reason:
-    """Why a minority does not wait for ever: the others may have gone on without it."""
-    text = f"{me} reached {reached} of the {of} members of its view for {tried // 1_000_000} ms; a majority is needed to go on"
-    return Reason("minority", text, {"reached": reached, "members": of})
-
-
 class Rebuild:
-    """Rebuilds the history from what the survivors hold (section 5).
+    """Rebuilds the history from what the survivors hold (section 5), at a winner that lacks what other voters hold.
 
-    Exists at a winner that lacks what other voters hold, until it has it. The winner has the longest history without a gap.
-    Beyond its end others may hold entries that it lacks, out of order: as long as each number reached a voter, the history can be
-    rebuilt up to the first that reached none. The winner asks the voters for those entries before it begins its epoch, and goes
-    on asking as long as a voter that may hold the next one answers. A voter answers each time, with what it holds or that it
-    lacks the first of them (``Lacks``). One that is silent for ``suspect_after`` (and the round trips that the election took) is
-    dead: what only it held is lost, as if it had died a moment earlier.
-
-    ``accept_later`` moves what is no longer beyond a gap into the order, ``become_sequencer`` begins the epoch.
-    """
+    Beyond the end of its history others may hold entries that it lacks, out of order: the history can be rebuilt up to the first
+    number that reached no voter. The winner asks the voters for those entries before it begins its epoch, and goes on asking as
+    long as a voter that may hold the next one answers, with what it holds or that it lacks the first of them (``Lacks``). A voter
+    that is silent for ``suspect_after`` (and the election's round trips) is dead: what only it held is lost, as if it had died a
+    moment before. ``accept_later`` moves what no longer is beyond a gap into the order, ``become_sequencer`` begins the epoch."""
 
     def __init__(
-        self,
-        standing: Standing,
-        elected: Elected,
-        *,
-        accept_later: Callable[[], None],
-        become_sequencer: Callable[[Elected], None],
+        self, standing: Standing, elected: Elected, accept_later: Callable[[], None], become_sequencer: Callable[[Elected], None]
     ) -> None:
         self._standing = standing
-        self._accept_later = accept_later
-        self._become_sequencer = become_sequencer
-        self.elected = elected
+        self._accept_later, self._become_sequencer, self.elected = accept_later, become_sequencer, elected
         self._heard = {process: standing.host.now for process in elected.voters if process != standing.me}
-        self._lacking: dict[ProcessId, int] = {}
-        """Voter to the number that it said it does not hold."""
+        self._lacking: dict[ProcessId, int] = {}  # voter to the number that it said it does not hold
         self._due = standing.host.now
-        standing.host.record(
-            "elect",
-            standing.group,
-            stage="rebuild",
-            epoch=elected.epoch,
-            after=standing.log.contiguous,
-            upto=elected.reach,
-            situation="history rebuilt from survivors",
-        )
+        told = {"after": standing.log.contiguous, "upto": elected.reach, "situation": "history rebuilt from survivors"}
+        standing.host.record("elect", standing.group, stage="rebuild", epoch=elected.epoch, **told)
         self.ask()
 
     def ask(self) -> None:
@@ -397,25 +337,20 @@ class Rebuild:
         oldest = self._standing.host.now - self._standing.parameters.suspect_after - 2 * self.elected.pace
         return any(heard >= oldest and self._lacking.get(process) != number for process, heard in self._heard.items())
 
-    def on_held(self, source: ProcessId, packet: Held) -> None:
+    def on_answer(self, source: ProcessId, packet: Held | Lacks) -> None:
         if packet.epoch != self.elected.epoch or source not in self._heard:
             return
         self._heard[source] = self._standing.host.now
         log = self._standing.log
-        reach = min(self.elected.reach, log.contiguous + self._standing.parameters.reach)
-        if log.contiguous < packet.number <= reach:
+        if isinstance(packet, Lacks):
+            self._lacking[source] = packet.number
+            if not self._may_be_held(log.contiguous + 1):
+                self._become_sequencer(self.elected)
+        elif log.contiguous < packet.number <= min(self.elected.reach, log.contiguous + self._standing.parameters.reach):
             log.later[packet.number] = packet.entry
             self._accept_later()
             if log.contiguous >= self.elected.reach:
                 self._become_sequencer(self.elected)
-
-    def on_lacks(self, source: ProcessId, packet: Lacks) -> None:
-        if packet.epoch != self.elected.epoch or source not in self._heard:
-            return
-        self._heard[source] = self._standing.host.now
-        self._lacking[source] = packet.number
-        if not self._may_be_held(self._standing.log.contiguous + 1):
-            self._become_sequencer(self.elected)
 
 
 def give(standing: Standing, source: ProcessId, packet: Fetch) -> bool:

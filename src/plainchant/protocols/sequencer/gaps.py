@@ -3,8 +3,7 @@
 A member asks for what it lacks once when a gap appears and then every ``nack_after`` until it is filled. It asks for several gaps
 at once: where many packets are lost and round trips are long, one gap for each round trip would never catch up, and a member that
 does not catch up holds up synchronisation phases. An old number never asks for anything (as printed, Fig. 5 would start a storm).
-After ``nack_retries`` requests that brought nothing the sequencer is suspected.
-"""
+After ``nack_retries`` requests that brought nothing the sequencer is suspected."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ from ...core.model import Reason
 from .packets import Nack
 from .standing import Standing
 
-BROUGHT_AT_ONCE: Final = 32
-"""Missing entries sent for one negative acknowledgement; the member then asks for the rest."""
+BROUGHT_AT_ONCE: Final = 32  # missing entries sent for one negative acknowledgement; the member then asks for the rest
 
 
 class Gaps:
@@ -26,10 +24,8 @@ class Gaps:
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
         self._armed = False
-        self._asked = 0
-        """The last number that was asked for."""
-        self._stood_at = 0
-        """The last number without a gap when the last request expired."""
+        self._asked = 0  # the last number that was asked for
+        self._stood_at = 0  # the last number without a gap when the last request expired
         self._tries = 0
 
     def reset(self) -> None:
@@ -39,8 +35,7 @@ class Gaps:
 
     def check(self) -> None:
         """There is a gap: asks for what is missing, unless that is under way."""
-        standing = self._standing
-        log = standing.log
+        standing, log = self._standing, self._standing.log
         if self._armed and log.contiguous < self._asked:
             return
         if standing.parameters.gap_patience and not self._armed:
@@ -52,8 +47,7 @@ class Gaps:
 
     def ask(self) -> None:
         """Asks for the first missing numbers, if there are any and a sequencer to ask."""
-        standing = self._standing
-        log = standing.log
+        standing, log = self._standing, self._standing.log
         if not standing.follows:
             return
         gaps = log.missing(BROUGHT_AT_ONCE)
@@ -69,8 +63,7 @@ class Gaps:
     def expire(self) -> Reason | None:
         """The answer is late. Returns a reason to suspect the sequencer if it was asked too often; the caller then asks again."""
         self._armed = False
-        standing = self._standing
-        log = standing.log
+        standing, log = self._standing, self._standing.log
         if log.contiguous >= log.highest:
             self._tries = 0
             return None
@@ -79,8 +72,6 @@ class Gaps:
         if self._tries <= standing.parameters.nack_retries:
             return None
         self._tries = 0
-        return Reason(
-            "no answer",
-            f"the sequencer {standing.sequencer} did not bring number {log.contiguous + 1} after "
-            f"{standing.parameters.nack_retries} requests",
-        )
+        missing, retries = log.contiguous + 1, standing.parameters.nack_retries
+        text = f"the sequencer {standing.sequencer} did not bring number {missing} after {retries} requests"
+        return Reason("no answer", text)

@@ -1,8 +1,7 @@
 """Which members the sequencer hears: when each was heard last, and which are suspected.
 
 A member that is silent for ``suspect_after`` is suspected until it is heard again. One that has just come has longer, because the
-sequencer does not know its round trip: at the beginning of an epoch as long as the voters took to answer (the *pace*).
-"""
+sequencer does not know its round trip: at the beginning of an epoch as long as the voters took to answer (the *pace*)."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ class Hearing:
     __slots__ = ("_first", "_group", "_heard", "_host", "_limit", "suspects")
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters, pace: int) -> None:
-        self._host = host
-        self._group = group
+        self._host, self._group = host, group
         self._limit = parameters.suspect_after
         self._first = host.now + pace
         self._heard: dict[ProcessId, int] = {}

@@ -1,19 +1,16 @@
 """A member's copy of the order: what is numbered, what is delivered, what is still missing.
 
 The paper keeps a history at the sequencer alone; its section 5 needs it at every member, because the next sequencer is
-one of them. An entry is dropped when everybody has it (``stable``), and not before it is delivered here.
-"""
+one of them. An entry is dropped when everybody has it (``stable``), and not before it is delivered here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from ...core.model import ProcessId
 from .packets import Change, Entry, Stage
 
-_SPARE_ROWS: Final = 64
-"""So many more rows than twice the members the table may have before it is looked through."""
+_SPARE_ROWS: Final = 64  # rows beyond twice the number of members before the table is trimmed
 
 
 class Log:
@@ -25,25 +22,20 @@ class Log:
         self.entries: dict[int, Entry] = {}
         self.later: dict[int, Entry] = {}
         self.low = 0
-        self.contiguous = 0
-        """The last number received without a gap (the paper's LastSeqReceived, in the sense of its text)."""
+        self.contiguous = 0  # the last number received without a gap (the paper's LastSeqReceived, in the sense of its text)
         self.delivered = 0
-        self.highest = 0
-        """The highest number known to exist."""
-        self.lineage: list[Stage] = []
-        """The earlier epochs of the history that is followed, as (epoch, last number before it, its sequencer)."""
+        self.highest = 0  # the highest number known to exist
+        self.lineage: list[Stage] = []  # the earlier epochs of the history that is followed
+        # The newest epoch (and its sequencer) that ``lineage`` no longer names, because every member is past its beginning.
         self.purged: tuple[int, ProcessId] = (0, "")
-        """The newest epoch (and its sequencer) that ``lineage`` no longer names, because everybody is past its beginning."""
+        # Sender to its last request in the order: how duplicates are known, also after their entries are gone.
         self.table: dict[ProcessId, int] = {}
-        """Sender to its last request in the order: how duplicates are known, also after their entries are gone."""
-        self.newest: Change | None = None
-        """The last view in the order, whether or not it is in force yet."""
+        self.newest: Change | None = None  # the last view in the order, whether or not it is in force yet
 
     def begin_at(self, number: int, entry: Entry, table: dict[ProcessId, int]) -> None:
         """A joiner's history begins with the view that lets it in."""
         self.__init__()  # type: ignore[misc]  # a fresh log, in place: others hold references to it
-        self.low = self.delivered = number - 1
-        self.contiguous = number - 1
+        self.low = self.delivered = self.contiguous = number - 1
         self.table.update(table)
         self.append(entry)
 
@@ -68,11 +60,6 @@ class Log:
         self.contiguous = self.highest = number - 1
         earlier = self.changes_after(self.low)
         self.newest = earlier[-1][1] if earlier else in_force
-
-    def forget(self, processes: Iterable[ProcessId]) -> None:
-        """A process that is gone never comes back under its name, so that its row may go: the table stays small."""
-        for process in processes:
-            self.table.pop(process, None)
 
     def trim(self) -> None:
         """Keeps the table to those who can send, should anybody else have got into it."""

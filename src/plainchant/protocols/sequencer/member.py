@@ -1,83 +1,47 @@
 """A member of a group: sends through the sequencer, receives in order, and may become the sequencer.
 
-Theory of operation
--------------------
-A member hands its batches to the sequencer as numbered requests (:mod:`.requests`). It accepts broadcasts without gaps,
-buffers what is ahead, asks for what is missing (:mod:`.gaps`), and delivers. It listens to at most one epoch, ``listening``:
-during an election, and before it is a member, to none. What a member knows is its :class:`~.standing.Standing`; this module is
-how it reacts.
+A member hands its batches to the sequencer as numbered requests (:mod:`.requests`). It accepts broadcasts without gaps, buffers
+what is ahead, asks for what is missing (:mod:`.gaps`), and delivers. It listens to at most one epoch, ``listening``: during an
+election, and before it is a member, to none. Its state is its :class:`~.standing.Standing`; this module is how it reacts.
 
-The sequencer is a member too: it then has an :class:`~.office.Office`, which numbers, keeps acknowledgements, empties the
-history and changes the view. A member that calls an election has an :class:`~.election.Election`. These parts do not know the
-member: they return what they decided, or are given the functions that they call.
+A member that is the sequencer has an :class:`~.office.Office`, which numbers, keeps acknowledgements, empties the history and
+changes the view. A member that calls an election has an :class:`~.election.Election`. These parts do not know the member: they
+return what they decided, or are given the functions that they call.
 
 Two numbers govern delivery: ``log.contiguous`` (what is here without a gap) and ``allowed`` (what the sequencer permits).
-Messages need permission only with ``resilience`` > 0, views always: a view takes effect when a majority of the view before
-it has it, so that two views can never both follow the same one.
-"""
+Messages need permission only with ``resilience`` > 0, views always: a view takes effect when a majority of the view before it
+has it, so that two views can never both follow the same one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from ...core.engine import Engine, Host
 from ...core.model import Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer, View
+from . import packets
 from .calling import Calling
 from .door import LEFT, Door
 from .election import Election, Rebuild, give
 from .gaps import Gaps
 from .office import Ending, Office
-from .packets import (
-    Ack,
-    AckCommit,
-    Announce,
-    AskJoin,
-    AskLeave,
-    Broadcast,
-    Change,
-    Elected,
-    Entry,
-    Excluded,
-    Fetch,
-    Held,
-    Invite,
-    Lacks,
-    Nack,
-    Phase1,
-    Phase2,
-    Promise,
-    Refuse,
-    Request,
-    Stale,
-    Welcome,
-    Where,
-)
 from .parameters import Parameters
 from .pause import Pause
 from .phases import Phases
 from .requests import Requests
 from .standing import NO_EPOCH, Standing
 
+NONE: Final[frozenset[ProcessId]] = frozenset()
+
 
 class Member(Engine, Standing):
     """One process's part in one group."""
 
     __slots__ = (  # see Standing
-        "_deliver",
-        "_handlers",
-        "_immediate",
-        "_interval",
-        "calling",
-        "door",
-        "election",
-        "gaps",
-        "joined_later",
-        "office",
-        "phases",
-        "rebuild",
-        "requests",
-    )
+        "_deliver", "_handlers", "_immediate", "_interval", "calling", "door", "election", "gaps", "joined_later", "office",
+        "phases", "rebuild", "requests",
+    )  # fmt: skip
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
         Standing.__init__(self, host, group, parameters)
@@ -89,32 +53,32 @@ class Member(Engine, Standing):
         self.gaps = Gaps(self)
         self.calling = Calling(self)
         self.door = Door(self, self.finish, self._be_let_in)
-        self.phases = Phases(self, self.gaps, self._hears, self._pump)
+        self.phases = Phases(self, self.gaps, self._hears, partial(self.ready, group))
         self.joined_later = False
         self._interval = parameters.acknowledgement_interval
         self._immediate = parameters.resilience == 0
         self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
-            Broadcast: self._on_broadcast,
-            Request: self._to_office,
-            Ack: self._to_office,
-            Nack: self._to_office,
-            AckCommit: self._to_office,
-            AskLeave: self._to_office,
-            Announce: self._on_announce,
-            Phase1: self.phases.on_phase1,
-            Phase2: self.phases.on_phase2,
-            AskJoin: self._on_ask_join,
-            Where: self.door.on_where,
-            Welcome: self.door.on_welcome,
-            Excluded: self.door.on_excluded,
-            Stale: self._on_stale,
-            Invite: self._on_invite,
-            Promise: self._on_promise,
-            Refuse: self._on_refuse,
-            Elected: self._on_elected,
-            Fetch: self._on_fetch,
-            Held: self._on_held,
-            Lacks: self._on_lacks,
+            packets.Broadcast: self._on_broadcast,
+            packets.Request: self._to_office,
+            packets.Ack: self._to_office,
+            packets.Nack: self._to_office,
+            packets.AckCommit: self._to_office,
+            packets.AskLeave: self._to_office,
+            packets.Announce: self._on_announce,
+            packets.Phase1: self.phases.on_phase1,
+            packets.Phase2: self.phases.on_phase2,
+            packets.AskJoin: self._on_ask_join,
+            packets.Where: self.door.on_where,
+            packets.Welcome: self.door.on_welcome,
+            packets.Excluded: self.door.on_excluded,
+            packets.Stale: self._on_stale,
+            packets.Invite: self._on_invite,
+            packets.Promise: self._to_election,
+            packets.Refuse: self._to_election,
+            packets.Elected: self._on_elected,
+            packets.Fetch: self._on_fetch,
+            packets.Held: self._to_rebuild,
+            packets.Lacks: self._to_rebuild,
         }
 
     # --- what the host calls ----------------------------------------------------------------------------------------
@@ -131,7 +95,7 @@ class Member(Engine, Standing):
 
     def _form(self, members: tuple[ProcessId, ...]) -> None:
         """All members start with the same first view and epoch; the first of them is the sequencer."""
-        first = Change(1, members, members, (), 0)
+        first = packets.Change(1, members, members, (), 0)
         self.epoch = self.promised = self.listening = 1
         self.base = NO_EPOCH
         self.voters = members
@@ -196,15 +160,8 @@ class Member(Engine, Standing):
             return None
         if self.view is not None and (self.election is not None or self.listening == NO_EPOCH):
             return Reason("election", f"{self.me} waits for a new sequencer after epoch {self.epoch}")
-        return self.unfinished(min(self.requests.outstanding, default=0)) or (
-            self.office.waiting() if self.office is not None else None
-        )
-
-    # --- what the parts call ----------------------------------------------------------------------------------------
-
-    def _pump(self) -> None:
-        """There may be room for messages that wait at the application."""
-        self.ready(self.group)
+        own = self.unfinished(min(self.requests.outstanding, default=0))
+        return self.office.waiting() if own is None and self.office is not None else own
 
     def finish(self) -> None:
         """This member has nothing more to do."""
@@ -223,7 +180,7 @@ class Member(Engine, Standing):
         self.finish()
         self.host.halt(reason)
 
-    def _be_let_in(self, sequencer: ProcessId, welcome: Welcome) -> None:
+    def _be_let_in(self, sequencer: ProcessId, welcome: packets.Welcome) -> None:
         """The log begins with the view that lets us in; it takes effect like any view."""
         self.epoch = self.promised = self.listening = welcome.epoch
         self.base, self.voters, self.sequencer = welcome.base, welcome.voters, sequencer
@@ -242,12 +199,10 @@ class Member(Engine, Standing):
         stopped = self.watch.was_stopped()
         if self.office is not None:
             ending = self.office.tick(stopped, electing=self.election is not None)
-            if ending is not None:
-                how, reason = ending
-                if how is Ending.RESIGN:
-                    self._resign(self.office, reason)
-                else:
-                    self._halt(reason)
+            if ending is not None and ending[0] is Ending.RESIGN:
+                self._resign(self.office, ending[1])
+            elif ending is not None:
+                self._halt(ending[1])
         elif self.follows:
             self._tick_of_follower(stopped)
         elif self.view is None:
@@ -275,7 +230,7 @@ class Member(Engine, Standing):
         if self.done or self.view is None or self.requests.outstanding or not (self.follows or self.office):
             return
         if self.office is None:
-            self.speak(AskLeave(self.group, self.epoch, self.log.contiguous, self.room.behind))
+            self.speak(packets.AskLeave(self.group, self.epoch, self.log.contiguous, self.room.behind))
         elif len(self.view.members) == 1:
             if self.door.may_close():
                 self.finish()
@@ -286,15 +241,15 @@ class Member(Engine, Standing):
             self.host.record("elect", self.group, stage="hand-over", situation="sequencer leaves")
             self._resign(self.office, Reason(LEFT, f"the sequencer {self.me} leaves"))
 
-    def _on_ask_join(self, source: ProcessId, packet: AskJoin) -> None:
+    def _on_ask_join(self, source: ProcessId, packet: packets.AskJoin) -> None:
         if self.office is not None:
             self.office.ask_join(source)
         elif self.view is not None and self.follows:
-            self.host.send((source,), Where(self.group, self.sequencer))
+            self.host.send((source,), packets.Where(self.group, self.sequencer))
 
     # --- receiving --------------------------------------------------------------------------------------------------
 
-    def _on_broadcast(self, source: ProcessId, packet: Broadcast) -> None:
+    def _on_broadcast(self, source: ProcessId, packet: packets.Broadcast) -> None:
         if packet.epoch != self.listening or source != self.sequencer:
             self._fence(source, packet.epoch)
             return
@@ -305,13 +260,8 @@ class Member(Engine, Standing):
             entry = packet.entry
             batch = entry.batch
             sender = entry.sender
-            if (
-                number > log.highest
-                and log.delivered == log.contiguous
-                and self._immediate
-                and batch is not None
-                and not self.pause.phase
-            ):
+            in_order = number > log.highest and log.delivered == log.contiguous
+            if in_order and self._immediate and batch is not None and not self.pause.phase:
                 # Most of what any member ever does is this: the rest of this method, where nothing is out of order.
                 log.entries[number] = entry
                 log.table[sender] = entry.request
@@ -351,7 +301,7 @@ class Member(Engine, Standing):
         if self.pause.phase:
             self.phases.go_on()
 
-    def _accept(self, entry: Entry) -> None:
+    def _accept(self, entry: packets.Entry) -> None:
         """The next entry of the order. A message is delivered at once if nothing is in its way."""
         log = self.log
         number = log.append(entry)
@@ -392,11 +342,11 @@ class Member(Engine, Standing):
             elif entry.change is not None:
                 self._install(number, entry.change)
 
-    def _is_permitted(self, number: int, entry: Entry) -> bool:
+    def _is_permitted(self, number: int, entry: packets.Entry) -> bool:
         """Views need permission, messages only with ``resilience`` > 0."""
         return number <= self.allowed or (self._immediate and entry.change is None)
 
-    def _install(self, number: int, change: Change) -> None:
+    def _install(self, number: int, change: packets.Change) -> None:
         left = {process: Reason(code, text) for process, code, text in change.left}
         self.door.note(change)
         if self.me not in change.members:
@@ -407,7 +357,8 @@ class Member(Engine, Standing):
             return
         self.view = change
         self.undecided_since = None
-        self.log.forget(left)
+        for process in left:  # it never comes back under its name: the table stays small
+            self.log.table.pop(process, None)
         self.host.install(View(self.group, change.number, change.members, joined=change.joined, left=left, rank=number))
         self.phases.end(change.phase_over)
         self._choose_interval()
@@ -433,7 +384,7 @@ class Member(Engine, Standing):
             if 0 < distance <= self.parameters.resilience:
                 self._interval = 1
 
-    def _on_announce(self, source: ProcessId, packet: Announce) -> None:
+    def _on_announce(self, source: ProcessId, packet: packets.Announce) -> None:
         # Its voters have promised this very epoch, and one that promised a later one follows that.
         is_new = packet.epoch > self.epoch and packet.epoch == self.promised
         if is_new and self.me in packet.voters and self.log.newest is not None:
@@ -442,26 +393,21 @@ class Member(Engine, Standing):
             return
         if not self._hears(source, packet.epoch):
             return
-        log = self.log
         self._learn_highest(packet.highest)
-        if packet.allowed > self.allowed:
-            self.allowed = packet.allowed
+        self.allowed = max(self.allowed, packet.allowed)
         self._deliver_ready()
         if self.done:
             return
         self.settle(packet.stable)
         self.phases.end(packet.phase_over)
-        if log.contiguous < log.highest:
+        if self.log.contiguous < self.log.highest:
             self.gaps.check()
         elif packet.allowed < packet.highest:
             self.acknowledge("permission")
 
     def _learn_highest(self, highest: int) -> None:
         """The last message of a burst may be missing: nothing later would reveal its loss."""
-        if highest > self.log.highest:
-            self.log.highest = highest
-
-    # --- packets for the sequencer's office -------------------------------------------------------------------------
+        self.log.highest = max(self.log.highest, highest)
 
     def _to_office(self, source: ProcessId, packet: Any) -> None:
         if self.office is not None and packet.epoch == self.epoch:
@@ -476,28 +422,26 @@ class Member(Engine, Standing):
         if self.office is not None:
             self.office.introduce(source)
         elif self.follows and source != self.sequencer:
-            self.host.send((source,), Stale(self.group, self.epoch, self.sequencer))
+            self.host.send((source,), packets.Stale(self.group, self.epoch, self.sequencer))
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
     def _fence(self, source: ProcessId, epoch: int) -> None:
-        """A sequencer's packet of an epoch that is not listened to. (A new epoch begins with its announcement, which its
-        sequencer repeats.)"""
+        """A sequencer's packet of an epoch that is not listened to. (A new epoch begins with its announcement.)"""
         if self.view is not None and epoch < self.promised:
             self.host.record("drop", self.group, epoch=epoch, situation="superseded epoch")
             if not self.door.tell_excluded(source):
                 sequencer = self.sequencer if self.listening != NO_EPOCH else ""
-                self.host.send((source,), Stale(self.group, self.promised, sequencer))
+                self.host.send((source,), packets.Stale(self.group, self.promised, sequencer))
 
-    def _on_stale(self, source: ProcessId, packet: Stale) -> None:
+    def _on_stale(self, source: ProcessId, packet: packets.Stale) -> None:
         """Somebody follows a later epoch: a deposed sequencer stops at once."""
         if not self.door.knows(source):
             return
         if packet.epoch == self.promised and packet.sequencer and self.listening == NO_EPOCH:
             self.door.vouch(packet.epoch, packet.sequencer)
-        if self.view is None or packet.epoch <= self.promised or not self.is_near(packet.epoch):
-            return
-        if self.door.tell_excluded(source):
+        is_later = self.view is not None and packet.epoch > self.promised and self.is_near(packet.epoch)
+        if not is_later or self.door.tell_excluded(source):
             return
         self.election = None
         self.step_down(packet.epoch, "")
@@ -521,12 +465,11 @@ class Member(Engine, Standing):
             self.presides = False
 
     def _open_office(self, pace: int = 0) -> Office:
-        office = Office(self, self.requests, self.door, pace=pace, deliver_ready=self._deliver_ready)
-        self.office = office
+        self.office = Office(self, self.requests, self.door, pace=pace, deliver_ready=self._deliver_ready)
         self.presides = True
-        return office
+        return self.office
 
-    def _follow(self, source: ProcessId, packet: Announce) -> None:
+    def _follow(self, source: ProcessId, packet: packets.Announce) -> None:
         """A new epoch: its sequencer's order continues ours, which it has looked at."""
         self._enter(packet.epoch, packet.base, packet.voters, source)
         if not self.log.is_part_of(packet.lineage, packet.stable):
@@ -549,9 +492,8 @@ class Member(Engine, Standing):
         self._close_office(epoch)
         log.close_epoch(self.stage)
         if voided := log.void_later():
-            self.host.record(
-                "drop", self.group, epoch=epoch, count=voided, situation="out-of-order message voided by a new epoch"
-            )
+            situation = "out-of-order message voided by a new epoch"
+            self.host.record("drop", self.group, epoch=epoch, count=voided, situation=situation)
         self.phases.cut_short(epoch)
         self.epoch = self.promised = self.listening = epoch
         self.base, self.voters, self.sequencer = base, voters, sequencer
@@ -562,14 +504,14 @@ class Member(Engine, Standing):
         self.watch.start_anew()
         self.host.cancel_timer("election")
 
-    def _take_office(self, elected: Elected) -> None:
+    def _take_office(self, elected: packets.Elected) -> None:
         """Elected: our history is the longest without a gap. What others hold beyond its end is fetched first."""
         if elected.reach > self.log.contiguous:
-            self.rebuild = Rebuild(self, elected, accept_later=self._accept_later, become_sequencer=self._become_sequencer)
+            self.rebuild = Rebuild(self, elected, self._accept_later, self._become_sequencer)
         else:
             self._become_sequencer(elected)
 
-    def _become_sequencer(self, elected: Elected) -> None:
+    def _become_sequencer(self, elected: packets.Elected) -> None:
         """Our history is that of the group: the epoch begins."""
         log = self.log
         views = [number for number, change in log.changes_after(log.delivered) if change.number <= elected.view]
@@ -577,16 +519,9 @@ class Member(Engine, Standing):
         self._enter(elected.epoch, log.contiguous, elected.voters, self.me)
         log.highest = log.contiguous
         self.allowed = in_force
-        self.host.record(
-            "elect",
-            self.group,
-            stage="elected",
-            epoch=self.epoch,
-            voters=list(self.voters),
-            base=log.contiguous,
-            why=elected.why,
-            situation="joiner elected" if self.joined_later else "sequencer elected",
-        )
+        situation = "joiner elected" if self.joined_later else "sequencer elected"
+        told = {"voters": list(self.voters), "base": log.contiguous, "why": elected.why, "situation": situation}
+        self.host.record("elect", self.group, stage="elected", epoch=self.epoch, **told)
         office = self._open_office(elected.pace)
         self._deliver_ready()
         if self.done:
@@ -602,7 +537,7 @@ class Member(Engine, Standing):
             self.host.record("suspect", self.group, process=self.sequencer, **reason.to_detail())
             # One that is heard but does not bring a number may only be far away: it has a vote, and may refuse.
             heard = self.watch.hears_sequencer()
-            self._elect(reason, missed=frozenset() if heard else frozenset((self.sequencer,)))
+            self._elect(reason, missed=NONE if heard else frozenset((self.sequencer,)))
 
     def _resign(self, office: Office, reason: Reason) -> None:
         """A sequencer that has no followers, or wants to hand its office over, calls an election itself. It knows which members
@@ -611,23 +546,10 @@ class Member(Engine, Standing):
         self._elect(reason, binding=True, missed=suspects, heard=frozenset(office.others) - suspects)
 
     def _elect(
-        self,
-        reason: Reason,
-        *,
-        binding: bool = False,
-        missed: frozenset[ProcessId] = frozenset(),
-        heard: frozenset[ProcessId] = frozenset(),
+        self, reason: Reason, *, binding: bool = False, missed: frozenset[ProcessId] = NONE, heard: frozenset[ProcessId] = NONE
     ) -> None:
-        self.election = Election(
-            self,
-            reason,
-            missed=missed,
-            heard=heard,
-            step_down=self.step_down,
-            take_office=self._take_office,
-            hear_again=self._hear_again,
-            halt=self._halt,
-        )
+        calls = (self.step_down, self._take_office, self._hear_again, self._halt)
+        self.election = Election(self, reason, *calls, missed=missed, heard=heard)
         self.election.begin(binding=binding)
 
     def _election_timer(self) -> None:
@@ -643,19 +565,19 @@ class Member(Engine, Standing):
         self.election = None
         self.watch.start_anew()
 
-    def _on_invite(self, source: ProcessId, packet: Invite) -> None:
+    def _on_invite(self, source: ProcessId, packet: packets.Invite) -> None:
         if self.log.newest is None or self.door.tell_excluded(source):
             return
         content = self.office is not None or (self.follows and self.watch.hears_sequencer())
         if packet.trial:
             if content:
-                self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, True))
+                self.host.send((source,), packets.Refuse(self.group, self.promised, packet.epoch, True))
             else:
                 self.host.send((source,), self.status(packet.epoch, trial=True))
                 self._let_precede(source)
         elif not self.is_near(packet.epoch) or (self._is_settled and not self.door.knows(source)):
             # A process in no view that we know of may have joined while we were behind; but no sequencer is missed here yet.
-            self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, False))
+            self.host.send((source,), packets.Refuse(self.group, self.promised, packet.epoch, False))
         elif packet.epoch > self.promised:
             self.election = None
             self.step_down(packet.epoch, source, packet.pace)
@@ -663,7 +585,7 @@ class Member(Engine, Standing):
         elif packet.epoch == self.promised and source == self.promised_to and self.listening == NO_EPOCH:
             self.host.send((source,), self.status(packet.epoch, trial=False))
         else:
-            self.host.send((source,), Refuse(self.group, self.promised, packet.epoch, False))
+            self.host.send((source,), packets.Refuse(self.group, self.promised, packet.epoch, False))
 
     def _let_precede(self, source: ProcessId) -> None:
         """Of two trials at a time only that of the preceding member goes on."""
@@ -671,9 +593,8 @@ class Member(Engine, Standing):
             if self.listening != NO_EPOCH:
                 self.calling.defer()
         elif self.election is not None and self.election.yields_to(source):
-            self.host.record(
-                "elect", self.group, stage="yield", process=source, situation="coordinator yields to a preceding one"
-            )
+            situation = "coordinator yields to a preceding one"
+            self.host.record("elect", self.group, stage="yield", process=source, situation=situation)
             self.election = None
             self.calling.defer()
 
@@ -682,31 +603,23 @@ class Member(Engine, Standing):
         """There is a sequencer, and this member does not miss it."""
         return self.office is not None or (self.follows and self.election is None)
 
-    def _on_promise(self, source: ProcessId, packet: Promise) -> None:
+    def _to_election(self, source: ProcessId, packet: packets.Promise | packets.Refuse) -> None:
         if self.election is not None:
-            self.election.on_promise(source, packet)
+            self.election.on_answer(source, packet)
 
-    def _on_refuse(self, source: ProcessId, packet: Refuse) -> None:
-        if self.election is not None:
-            self.election.on_refuse(source, packet)
-
-    def _on_elected(self, source: ProcessId, packet: Elected) -> None:
+    def _on_elected(self, source: ProcessId, packet: packets.Elected) -> None:
         waiting = self.listening == NO_EPOCH and self.rebuild is None
         by_coordinator = source == self.promised_to and self.door.knows(source) and self.me in packet.voters
         if self.view is not None and packet.epoch == self.promised and waiting and by_coordinator:
             self._take_office(packet)
 
-    def _on_fetch(self, source: ProcessId, packet: Fetch) -> None:
+    def _on_fetch(self, source: ProcessId, packet: packets.Fetch) -> None:
         if give(self, source, packet):
             if self.election is not None:
                 self.election.on_rebuilding()
             else:
                 self.calling.wait_for_result(0)
 
-    def _on_held(self, source: ProcessId, packet: Held) -> None:
+    def _to_rebuild(self, source: ProcessId, packet: packets.Held | packets.Lacks) -> None:
         if self.rebuild is not None:
-            self.rebuild.on_held(source, packet)
-
-    def _on_lacks(self, source: ProcessId, packet: Lacks) -> None:
-        if self.rebuild is not None:
-            self.rebuild.on_lacks(source, packet)
+            self.rebuild.on_answer(source, packet)

@@ -1,16 +1,13 @@
 """The sequencer's office: numbering, acknowledgements, the history, the synchronisation phase, and view changes.
 
-Theory of operation
--------------------
-A request gets the next number, goes into the log (which is the paper's history buffer), and is broadcast. Acknowledgements
-come in on every packet; what everybody has is *stable* and leaves the history. If the history is full and stays full, a
-numbered two-phase synchronisation (2.2) brings everybody up to date and empties it. No number is given either that is further
-than a history away from what an application without room has read (:mod:`.room`).
+A request gets the next number, goes into the log (the paper's history buffer), and is broadcast. Acknowledgements come in on
+every packet; what every member has is *stable* and leaves the history. If the history stays full, a numbered two-phase
+synchronisation (2.2) brings all members up to date and empties it. No number is given that is further than a history away from
+what an application without room has read (:mod:`.room`).
 
-A view is an entry of the order like any other, with two differences. It is *proposed*: no further number is given until a
-majority of the view before it has it, then it is in force everywhere (``allowed``). And a view that lets somebody in follows
-a synchronisation phase, so that a joiner, whose history begins there, can serve everybody should it be elected.
-"""
+A view is an entry of the order with two differences. It is *proposed*: no further number is given until a majority of the view
+before it has it, then it is in force everywhere (``allowed``). And a view that lets a process in follows a synchronisation phase,
+so that a joiner, whose history begins there, can serve all members should it be elected."""
 
 from __future__ import annotations
 
@@ -30,10 +27,8 @@ from .room import Capacity, not_reading
 from .standing import Standing
 
 PHASES_AN_EPOCH: Final = 1 << 20
-ROUND_TRIPS: Final = 4
-"""Round trips from the suspicion of a sequencer to the view of the next one."""
-JOINING: Final = 256
-"""Processes let in at once; further ones ask again."""
+ROUND_TRIPS: Final = 4  # round trips from the suspicion of a sequencer to the view of the next one
+JOINING: Final = 256  # processes let in at once; further ones ask again
 
 
 class Ending(enum.Enum):
@@ -44,24 +39,16 @@ class Ending(enum.Enum):
 
 
 class Office:
-    """Exists at the sequencer of an epoch, and nowhere else.
-
-    ``pace``: how long the voters took to answer; they are not missed before they can have heard of the epoch and answered.
-    ``deliver_ready`` delivers what ``allowed`` permits.
-    """
+    """Exists at the sequencer of an epoch. ``pace``: how long the voters took to answer; they are not missed before they can have
+    heard of the epoch and answered. ``deliver_ready`` delivers what ``allowed`` permits."""
 
     def __init__(
         self, standing: Standing, requests: Requests, door: Door, *, pace: int, deliver_ready: Callable[[], None]
     ) -> None:
         log = standing.log
         assert log.newest is not None
-        self.standing = standing
-        self.requests = requests
-        self._door = door
-        self._deliver_ready = deliver_ready
-        self.host = standing.host
-        self.group = standing.group
-        self.epoch = standing.epoch
+        self.standing, self.requests, self._door, self._deliver_ready = standing, requests, door, deliver_ready
+        self.host, self.group, self.epoch, self.voters = standing.host, standing.group, standing.epoch, standing.voters
         self.since = standing.host.now
         self._pace = pace
         self._deliver = standing.host.deliver
@@ -69,29 +56,23 @@ class Office:
         self.parameters = standing.parameters
         self._immediate = standing.parameters.resilience == 0
         self._any_survivor = standing.parameters.any_survivor
-        self.voters = standing.voters
         self.stable = log.low
-        self.acked: dict[ProcessId, int] = {}
-        """Member to its last acknowledgement in this epoch; only ever grows."""
+        self.acked: dict[ProcessId, int] = {}  # member to its last acknowledgement in this epoch; only ever grows
         self.held: dict[ProcessId, dict[int, Batch]] = {}
-        self.proposed: list[tuple[int, tuple[ProcessId, ...]]] = []
-        """Views in the order but not in force: (number, the members who decide on it)."""
+        self.proposed: list[tuple[int, tuple[ProcessId, ...]]] = []  # views not in force yet: (number, members that decide on it)
         self.phase: Phase | None = None
         self.phase_number = standing.epoch * PHASES_AN_EPOCH  # they grow from epoch to epoch, as views carry them across
         self.joining: dict[ProcessId, None] = {}
         self.leaving: dict[ProcessId, None] = {}
         self.welcomes: dict[ProcessId, Welcome] = {}
-        self._turns = 0
-        """How many of its own batches the sequencer may number because it is its turn."""
-        self._had_turn: dict[ProcessId, None] = {}
-        """Who had a turn since."""
+        self._turns = 0  # how many of its own batches the sequencer may number because it is its turn
+        self._had_turn: dict[ProcessId, None] = {}  # processes that had a turn since
         self.capacity = Capacity(standing.host, standing.group, standing.parameters, log, standing.room)
-        self.readers = self.capacity.readers
         self._stride = self.capacity.stride
         self._busy = False
         self.hearing = Hearing(standing.host, standing.group, standing.parameters, pace)
+        # Members whose applications have held the group up for too long. They are heard, and vote on the view without them.
         self._stuck: dict[ProcessId, Reason] = {}
-        """Whose application has held the group up for too long. They are heard: they have a say in the view without them."""
         self.others: tuple[ProcessId, ...] = ()
         self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
             Ack: self._on_ack,
@@ -108,7 +89,7 @@ class Office:
         self.acked = {process: self.acked.get(process, -1) for process in self.others}
         self.hearing.keep(self.others)
         self.held = {process: held for process, held in self.held.items() if process in members}
-        self.readers.keep(self.others)
+        self.capacity.keep(self.others)
 
     def begin(self, why: str) -> None:
         """A new epoch begins with a view of those who elected us."""
@@ -121,11 +102,9 @@ class Office:
             self.host.record("elect", self.group, view=change.number, situation="undecided view carried over")
             # Its joiners may never have heard that they are let in, and the next view may need their word.
             joiners |= {process: number for process in change.joined if process not in self.voters}
-        left = {
-            process: Reason("not heard", f"{process} did not answer the election of epoch {self.epoch} ({why})")
-            for process in newest.members
-            if process not in self.voters and process not in joiners
-        }
+        silent = [process for process in newest.members if process not in self.voters and process not in joiners]
+        text = f"did not answer the election of epoch {self.epoch} ({why})"
+        left = {process: Reason("not heard", f"{process} {text}") for process in silent}
         if self._any_survivor:
             self.hearing.miss(left)  # they cannot follow this epoch: a view that was proposed with them does not wait for them
         self.announce(self.others)  # a new epoch is followed from its announcement on
@@ -135,18 +114,10 @@ class Office:
 
     def _welcome(self, process: ProcessId, number: int) -> None:
         """Lets a joiner know the view at that number, and again with each tick until it has acknowledged."""
-        self.welcomes[process] = Welcome(
-            self.group,
-            self.epoch,
-            self.standing.base,
-            self.voters,
-            number,
-            self.log.entries[number],
-            tuple(self.log.table.items()),
-            number,
-            self.standing.allowed,
-        )
-        self.host.send((process,), self.welcomes[process])
+        standing, entry, table = self.standing, self.log.entries[number], tuple(self.log.table.items())
+        welcome = Welcome(self.group, self.epoch, standing.base, self.voters, number, entry, table, number, standing.allowed)
+        self.welcomes[process] = welcome
+        self.host.send((process,), welcome)
 
     def _add_proposal(self, number: int, change: Change) -> None:
         """A view is decided by a majority of the view before it, and by one of those who stay: else those who leave could
@@ -169,7 +140,6 @@ class Office:
         return self.log.contiguous < self.capacity.limit or self._has_room()
 
     def _has_room(self) -> bool:
-        """Whether there is room by now."""
         self._update_stable()
         return self.capacity.extend()
 
@@ -275,9 +245,8 @@ class Office:
             self._bring(source, number, number)
 
     def _number_held(self) -> None:
-        """Numbers what had to wait, one of each sender in turn, in each sender's own order. There may be room for a few only. So
-        a sender that had its turn goes to the end, and the sequencer takes its own as soon as it is due; or some would never
-        have theirs."""
+        """Numbers what had to wait, one of each sender in turn, in each sender's own order. There may be room for a few only; a
+        sender that had its turn goes to the end, and the sequencer takes its own as soon as it is due; or some would starve."""
         progress = True
         while progress:
             progress = False
@@ -321,8 +290,8 @@ class Office:
         if ack > self.log.contiguous:
             ack = self.log.contiguous  # nobody has more than there is
         news = known <= self.stable or not self._immediate  # it was one of the last, or what it has may be delivered
-        if behind or self.readers.upto:
-            news |= self.readers.note(source, ack - behind, max(ack, known), self.host.now)
+        if behind or self.capacity.read_upto:
+            news |= self.capacity.note(source, ack - behind, max(ack, known), self.host.now)
         if ack > known:  # packets can be reordered: the table keeps the maximum
             self.acked[source] = ack
             if self.welcomes:
@@ -356,14 +325,12 @@ class Office:
     def _bring(self, source: ProcessId, first: int, last: int) -> None:
         log = self.log
         for number in range(max(first, log.low + 1), last + 1):
-            self.host.send(
-                (source,), Broadcast(self.group, self.epoch, number, self.stable, self.standing.allowed, log.entries[number])
-            )
+            entry = log.entries[number]
+            self.host.send((source,), Broadcast(self.group, self.epoch, number, self.stable, self.standing.allowed, entry))
 
     def _update_stable(self) -> None:
-        """Everybody has everything up to the lowest acknowledgement: it leaves the history."""
-        lowest = min(self.acked.values(), default=self.log.contiguous)
-        self._settle(lowest)
+        """Every member has everything up to the lowest acknowledgement: it leaves the history."""
+        self._settle(min(self.acked.values(), default=self.log.contiguous))
 
     def _settle(self, stable: int) -> None:
         if stable > self.stable:
@@ -411,28 +378,15 @@ class Office:
                 return False
         return True
 
-    # --- announcements ----------------------------------------------------------------------------------------------
-
     def announce(self, to: tuple[ProcessId, ...]) -> None:
         standing = self.standing
         over = self.phase_number - 1 if self.phase is not None else self.phase_number
-        self.host.send(
-            to,
-            Announce(
-                self.group,
-                self.epoch,
-                standing.base,
-                tuple(self.log.lineage),
-                self.voters,
-                self.log.contiguous,
-                self.stable,
-                standing.allowed,
-                over,
-            ),
-        )
+        lineage, highest = tuple(self.log.lineage), self.log.contiguous
+        begun = (self.group, self.epoch, standing.base, lineage, self.voters)
+        self.host.send(to, Announce(*begun, highest, self.stable, standing.allowed, over))
 
     def introduce(self, source: ProcessId) -> None:
-        """A member that has not heard of this epoch."""
+        """Tells a member that has not heard of this epoch."""
         if source in self.acked:
             self.announce((source,))
 
@@ -449,7 +403,7 @@ class Office:
     def _start_phase(self, why: str) -> None:
         self.phase_number += 1
         highest = self.log.contiguous
-        self.phase = Phase(self.phase_number, highest, list(self.others), self.host.now)
+        self.phase = Phase(self.phase_number, highest, dict.fromkeys(self.others), self.host.now)
         situation = f"synchronisation: {why}"
         self.host.record("sync", self.group, phase=self.phase_number, highest=highest, why=why, situation=situation)
         if self.others:
@@ -510,13 +464,13 @@ class Office:
         """Starts the next view change that is due, or goes on numbering."""
         if self.proposed or self.standing.done:
             return
-        removable = {
-            process: reason for process, reason in (self._stuck | self.hearing.suspects).items() if process in self.acked
-        }
+        removable = {p: reason for p, reason in (self._stuck | self.hearing.suspects).items() if p in self.acked}
         removable |= {p: Reason(LEFT, f"{p} asked to leave") for p in self.leaving if p in self.acked}
         # A view of which half is silent already would be decided by too few: wait until they are heard or suspected too.
         if removable and self._majority_heard() and self.hearing.all_lately(removable):
-            self._abort_phase()
+            if self.phase is not None:
+                self.host.record("sync", self.group, phase=self.phase.number, situation="view change during synchronisation")
+                self.phase = None
             self._propose(removable, ())
         elif self.joining and self.phase is None and not self.hearing.suspects:
             self._start_phase("join")
@@ -528,29 +482,15 @@ class Office:
         joiners = tuple(self.joining)
         self.joining.clear()
         places = {place_of(process) for process in joiners}
-        replaced = {
-            process: Reason("restarted", f"{process} came back as a new process")
-            for process in self.acked
-            if place_of(process) in places
-        }
-        self._propose(replaced, joiners)
-
-    def _abort_phase(self) -> None:
-        if self.phase is not None:
-            self.host.record("sync", self.group, phase=self.phase.number, situation="view change during synchronisation")
-            self.phase = None
+        former = [process for process in self.acked if place_of(process) in places]
+        self._propose({process: Reason("restarted", f"{process} came back as a new process") for process in former}, joiners)
 
     def _propose(self, left: dict[ProcessId, Reason], joined: tuple[ProcessId, ...]) -> None:
         newest = self.log.newest
         assert newest is not None
         members = self._staying(newest, left) + joined
-        change = Change(
-            newest.number + 1,
-            members,
-            joined,
-            tuple((process, reason.code, reason.text) for process, reason in left.items()),
-            self.phase_number,
-        )
+        gone = tuple((process, reason.code, reason.text) for process, reason in left.items())
+        change = Change(newest.number + 1, members, joined, gone, self.phase_number)
         entry = Entry(self.standing.me, 0, None, change)
         assert members, "a view has members"
         number = self.log.append(entry)
@@ -590,9 +530,7 @@ class Office:
             self._advance()
             if self.standing.done:
                 return None
-        reason = self._alone()
-        if reason is None:
-            reason = self._look_for_stuck(now, electing)
+        reason = self._alone() or self._look_for_stuck(now, electing)
         if reason is not None:
             return Ending.RESIGN, reason
         since = self.standing.undecided_since
@@ -604,8 +542,8 @@ class Office:
         if not self._busy or self.proposed or self.welcomes:
             self.announce(self.others)
         self._busy = False
-        for welcome in list(self.welcomes.items()):
-            self.host.send((welcome[0],), welcome[1])
+        for process, welcome in list(self.welcomes.items()):
+            self.host.send((process,), welcome)
         if self.phase is not None:
             self._repeat_phase(now)
         elif not self.proposed:
@@ -624,16 +562,14 @@ class Office:
             self.capacity.full_since = now
 
     def _alone(self) -> Reason | None:
-        """Why the sequencer resigns if it hears no majority. Members that did not vote for it may be there and cannot follow it:
-        only a new election brings them back."""
+        """Why the sequencer resigns if it hears no majority: only an election brings back members that did not vote for it."""
         if self._majority_heard():
             return None
         missing = ", ".join(self.hearing.suspects)
         return Reason("alone", f"the sequencer {self.standing.me} hears no majority without {missing}")
 
     def _look_for_stuck(self, now: int, electing: bool) -> Reason | None:
-        """Finds the members whose applications hold the group up for too long. If ours is the only one, another member shall be
-        sequencer: returns why."""
+        """Finds members whose applications hold the group up for too long; returns why to hand over, if only ours does."""
         since = self.capacity.full_since
         held_up = {} if since is None else {p: now - max(since, full) for p, full in self.capacity.not_reading().items()}
         stuck = {p: not_reading(p, length) for p, length in held_up.items() if length > self.parameters.patience}
@@ -667,8 +603,6 @@ class Office:
         if self.phase is phase:
             self.host.send(tuple(phase.waiting), phase.packet(self.group, self.epoch, self.stable))
 
-    # --- the end ----------------------------------------------------------------------------------------------------
-
     def close(self, superseded_by: int) -> None:
         """A later epoch deposes this sequencer."""
         self.capacity.unblock()
@@ -680,8 +614,6 @@ class Office:
             # Only we could have said that it is in force. Kept, it could bind the survivors to a member that does not survive:
             # {a, b, c} without c becomes {a, b}, b crashes, c comes back, and a majority of {a, b} never comes.
             self.log.withdraw(own[0], self.standing.view)
-
-    # --- being at rest ----------------------------------------------------------------------------------------------
 
     def may_be_handed_over(self) -> bool:
         """Nothing is under way, and everybody has everything."""

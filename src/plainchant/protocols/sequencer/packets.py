@@ -1,10 +1,8 @@
 """The sequencer's packets: those of the paper's table (2.1), then what views, elections and joining need.
 
-Every packet carries the *epoch*: the number of the election that made its sequencer. A packet of an epoch that has been
-superseded changes nothing (fencing). Wherever a packet carries an acknowledgement, it means *the last number received
-without a gap*: everything up to and including it (the paper uses its variable in both senses, see docs/errata.md). Beside it
-stands ``behind``: so many of the numbers that are here came since the application has had no room (see :mod:`.room`).
-"""
+The *epoch* is the number of the election that made a sequencer; a packet of a superseded epoch changes nothing (fencing). An
+acknowledgement is *the last number received without a gap* (the paper uses its variable in two senses, see docs/errata.md).
+``behind`` beside it counts the numbers received since the application has had no room (see :mod:`.room`)."""
 
 from __future__ import annotations
 
@@ -14,10 +12,9 @@ import msgspec
 
 from ...core.model import Batch, GroupId, Number, Packet, ProcessId
 
-Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 40)]
-"""The number of an election. Phases, which are numbered within it, fit into 64 bits."""
+Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 40)]  # phases, numbered within an epoch, fit into 64 bits
+# A part of a history: (epoch, last number before it, its sequencer). Two epochs may bear one number (see election).
 Stage: TypeAlias = tuple[Number, Number, ProcessId]
-"""A part of a history: (epoch, last number before it, its sequencer). Two epochs may bear one number (see election)."""
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -39,37 +36,35 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     change: Change | None = None
 
 
-class Request(Packet, frozen=True, array_like=True, gc=False, tag=1):
-    """DATA: a member asks for its batch to be broadcast. ``request`` numbers the sender's batches 1, 2, 3, ..."""
+class OfEpoch(Packet, frozen=True, array_like=True, gc=False):
+    """Base of packets that belong to an epoch of a group."""
 
     group: GroupId
     epoch: Epoch
+
+
+class Request(OfEpoch, frozen=True, array_like=True, gc=False, tag=1):
+    """DATA: a member asks for its batch to be broadcast. ``request`` numbers the sender's batches 1, 2, 3, ..."""
+
     request: Number
     ack: Number
     batch: Batch
     behind: Number = 0
 
 
-class Broadcast(Packet, frozen=True, array_like=True, gc=False, tag=2):
-    """BROADCAST, and the answer to RETRANS: an entry with its number.
+class Broadcast(OfEpoch, frozen=True, array_like=True, gc=False, tag=2):
+    """BROADCAST, and the answer to RETRANS: an entry with its number. ``stable``: every member has everything up to here.
+    ``allowed``: delivery is permitted up to here (views wait for a majority, messages for ``resilience`` members)."""
 
-    ``stable``: every member has everything up to here. ``allowed``: delivery is permitted up to here (views wait for a
-    majority, messages for ``resilience`` members).
-    """
-
-    group: GroupId
-    epoch: Epoch
     number: Number
     stable: Number
     allowed: Number
     entry: Entry
 
 
-class Nack(Packet, frozen=True, array_like=True, gc=False, tag=3):
+class Nack(OfEpoch, frozen=True, array_like=True, gc=False, tag=3):
     """RETRANS: numbers ``first`` to ``last`` are missing here, and those of the gaps after them (``further``)."""
 
-    group: GroupId
-    epoch: Epoch
     first: Number
     last: Number
     ack: Number
@@ -77,25 +72,18 @@ class Nack(Packet, frozen=True, array_like=True, gc=False, tag=3):
     further: tuple[tuple[Number, Number], ...] = ()
 
 
-class Ack(Packet, frozen=True, array_like=True, gc=False, tag=4):
+class Ack(OfEpoch, frozen=True, array_like=True, gc=False, tag=4):
     """The dummy message of a quiet member."""
 
-    group: GroupId
-    epoch: Epoch
     ack: Number
     behind: Number = 0
 
 
-class Announce(Packet, frozen=True, array_like=True, gc=False, tag=5):
-    """What the sequencer says when it has nothing to broadcast, and how a new epoch begins.
+class Announce(OfEpoch, frozen=True, array_like=True, gc=False, tag=5):
+    """What the sequencer says when it has nothing to broadcast, and how a new epoch begins. ``base``: the order of earlier epochs
+    goes up to here. ``lineage``: those epochs, as far back as a member may need them to see whether its history is a part of this
+    one. ``voters`` of the epoch's election: only they may follow it, because only their histories were looked at."""
 
-    ``base``: the order of earlier epochs goes up to here. ``lineage``: those earlier epochs, as far back as
-    anybody may need them to see whether its own history is a part of this one. ``voters``: who took part in the
-    epoch's election; only they may follow it, because only their histories were looked at.
-    """
-
-    group: GroupId
-    epoch: Epoch
     base: Number
     lineage: tuple[Stage, ...]
     voters: tuple[ProcessId, ...]
@@ -105,29 +93,23 @@ class Announce(Packet, frozen=True, array_like=True, gc=False, tag=5):
     phase_over: Number
 
 
-class Phase1(Packet, frozen=True, array_like=True, gc=False, tag=6):
+class Phase1(OfEpoch, frozen=True, array_like=True, gc=False, tag=6):
     """PHASE1: stop sending; get everything up to ``highest``."""
 
-    group: GroupId
-    epoch: Epoch
     phase: Number
     highest: Number
 
 
-class Phase2(Packet, frozen=True, array_like=True, gc=False, tag=7):
+class Phase2(OfEpoch, frozen=True, array_like=True, gc=False, tag=7):
     """PHASE2: everybody has everything up to ``stable``; go on."""
 
-    group: GroupId
-    epoch: Epoch
     phase: Number
     stable: Number
 
 
-class AckCommit(Packet, frozen=True, array_like=True, gc=False, tag=8):
+class AckCommit(OfEpoch, frozen=True, array_like=True, gc=False, tag=8):
     """ACK_COMMIT: step 1 or 2 of that phase is done here."""
 
-    group: GroupId
-    epoch: Epoch
     phase: Number
     step: Number
     ack: Number
@@ -147,12 +129,10 @@ class Where(Packet, frozen=True, array_like=True, gc=False, tag=10):
     sequencer: ProcessId
 
 
-class Welcome(Packet, frozen=True, array_like=True, gc=False, tag=11):
-    """What a joiner needs: the entry that lets it in, and the table of the senders' last requests (else a joiner that is
-    elected would number a repeated request again, or wait for the requests before a sender's next for ever)."""
+class Welcome(OfEpoch, frozen=True, array_like=True, gc=False, tag=11):
+    """What a joiner needs: the entry that lets it in, and the table of the senders' last requests (else a joiner that is elected
+    would number a repeated request again, or wait for the requests before a sender's next for ever)."""
 
-    group: GroupId
-    epoch: Epoch
     base: Number
     voters: tuple[ProcessId, ...]
     number: Number
@@ -162,11 +142,9 @@ class Welcome(Packet, frozen=True, array_like=True, gc=False, tag=11):
     allowed: Number
 
 
-class AskLeave(Packet, frozen=True, array_like=True, gc=False, tag=12):
+class AskLeave(OfEpoch, frozen=True, array_like=True, gc=False, tag=12):
     """A member wants to leave; everything that it sent has been numbered."""
 
-    group: GroupId
-    epoch: Epoch
     ack: Number
     behind: Number = 0
 
@@ -180,35 +158,25 @@ class Excluded(Packet, frozen=True, array_like=True, gc=False, tag=13):
     text: str
 
 
-class Stale(Packet, frozen=True, array_like=True, gc=False, tag=14):
+class Stale(OfEpoch, frozen=True, array_like=True, gc=False, tag=14):
     """Your epoch is over: there is ``epoch``, and, if known, its sequencer."""
 
-    group: GroupId
-    epoch: Epoch
     sequencer: ProcessId
 
 
-class Invite(Packet, frozen=True, array_like=True, gc=False, tag=15):
-    """A member calls an election. ``trial``: would you take part? (No member is bound yet, and ``epoch`` is only the number of
-    the trial.) ``pace``: how long (ns) the trial took,
-    so that voters wait long enough for the result."""
+class Invite(OfEpoch, frozen=True, array_like=True, gc=False, tag=15):
+    """A member calls an election. ``trial``: would you take part? (It binds no member; ``epoch`` is the number of the trial.)
+    ``pace``: how long (ns) the trial took, so that voters wait long enough for the result."""
 
-    group: GroupId
-    epoch: Epoch
     trial: bool
     pace: Number = 0
 
 
-class Promise(Packet, frozen=True, array_like=True, gc=False, tag=16):
-    """The answer: I listen to no epoch below this one any more; here is what I hold.
+class Promise(OfEpoch, frozen=True, array_like=True, gc=False, tag=16):
+    """The answer: I listen to no epoch below this one any more; here is what I hold. Histories are compared by ``synced``, the
+    newest epoch whose beginning I hold, and ``contiguous``, the last number that I have without a gap. ``view`` and ``members``:
+    the view in force here. ``later``: what is held beyond a gap, numbered in epoch ``followed``."""
 
-    ``synced``: the newest epoch whose beginning I hold; ``contiguous``: the last number that I have without a gap.
-    Histories are compared by (synced, contiguous). ``view`` and ``members``: the view in force here. ``later``: what is held
-    beyond a gap, numbered in epoch ``followed``.
-    """
-
-    group: GroupId
-    epoch: Epoch
     trial: bool
     synced: tuple[Number, ProcessId]
     contiguous: Number
@@ -219,22 +187,17 @@ class Promise(Packet, frozen=True, array_like=True, gc=False, tag=16):
     later: tuple[Number, ...]
 
 
-class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=17):
+class Refuse(OfEpoch, frozen=True, array_like=True, gc=False, tag=17):
     """The other answer to the invitation to epoch ``asked``: I hear the sequencer (``trial``), or I have promised ``epoch``."""
 
-    group: GroupId
-    epoch: Epoch
     asked: Epoch
     trial: bool
 
 
-class Elected(Packet, frozen=True, array_like=True, gc=False, tag=18):
-    """You have the longest history: be the sequencer of this epoch, for these voters. ``why`` says what happened; ``reach``:
-    up to here each number is held by some voter; ``allowed`` and ``view``: what is in force at some voter; ``pace``: how long
-    (ns) the voters took to answer."""
+class Elected(OfEpoch, frozen=True, array_like=True, gc=False, tag=18):
+    """You have the longest history: be the sequencer of this epoch, for these voters. ``why`` says what happened; ``reach``: each
+    number up to here is held by a voter; ``allowed``, ``view``: in force at a voter; ``pace``: how long (ns) voters took."""
 
-    group: GroupId
-    epoch: Epoch
     voters: tuple[ProcessId, ...]
     allowed: Number
     view: Number
@@ -243,53 +206,28 @@ class Elected(Packet, frozen=True, array_like=True, gc=False, tag=18):
     pace: Number = 0
 
 
-class Fetch(Packet, frozen=True, array_like=True, gc=False, tag=19):
+class Fetch(OfEpoch, frozen=True, array_like=True, gc=False, tag=19):
     """The winner of an election asks the voters who followed the same epoch for what it lacks."""
 
-    group: GroupId
-    epoch: Epoch
     followed: tuple[Number, ProcessId]
     first: Number
     last: Number
 
 
-class Held(Packet, frozen=True, array_like=True, gc=False, tag=20):
+class Held(OfEpoch, frozen=True, array_like=True, gc=False, tag=20):
     """The answer: an entry that was held here."""
 
-    group: GroupId
-    epoch: Epoch
     number: Number
     entry: Entry
 
 
-class Lacks(Packet, frozen=True, array_like=True, gc=False, tag=21):
+class Lacks(OfEpoch, frozen=True, array_like=True, gc=False, tag=21):
     """The other answer to ``Fetch``: the first of these numbers is not held here."""
 
-    group: GroupId
-    epoch: Epoch
     number: Number
 
 
 PACKETS: tuple[type[Packet], ...] = (
-    Request,
-    Broadcast,
-    Nack,
-    Ack,
-    Announce,
-    Phase1,
-    Phase2,
-    AckCommit,
-    AskJoin,
-    Where,
-    Welcome,
-    AskLeave,
-    Excluded,
-    Stale,
-    Invite,
-    Promise,
-    Refuse,
-    Elected,
-    Fetch,
-    Held,
-    Lacks,
-)
+    Request, Broadcast, Nack, Ack, Announce, Phase1, Phase2, AckCommit, AskJoin, Where, Welcome, AskLeave, Excluded, Stale,
+    Invite, Promise, Refuse, Elected, Fetch, Held, Lacks,
+)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...core.model import MS, SECOND, Duration, UsageError, format_duration, parameter
+from ...core.model import MS, SECOND, Duration, UsageError, duration, format_duration, parameter
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,46 +38,26 @@ class Parameters:
         0, "a member that sends nothing acknowledges after so many batches; 0: half of the history", unit="batches", minimum=0
     )
     pack: bool = parameter(True, "put as many waiting messages into a packet as fit; off: one message a packet, as in the paper")
-    heartbeat: Duration = parameter(
-        Duration(20 * MS), "an idle sequencer announces its highest number so often", unit="duration", minimum=1
+    heartbeat: Duration = duration(20 * MS, "an idle sequencer announces its highest number so often")
+    quiet_after: Duration = duration(20 * MS, "a member that has sent nothing for so long sends the sequencer a dummy message")
+    retry_after: Duration = duration(
+        25 * MS, "a request that has not come back numbered is repeated after so long, at the earliest"
     )
-    quiet_after: Duration = parameter(
-        Duration(20 * MS),
-        "a member that has sent nothing for so long sends the sequencer a dummy message",
-        unit="duration",
-        minimum=1,
-    )
-    retry_after: Duration = parameter(
-        Duration(25 * MS),
-        "a request that has not come back numbered is repeated after so long, at the earliest",
-        unit="duration",
-        minimum=1,
-    )
-    nack_after: Duration = parameter(
-        Duration(10 * MS), "a negative acknowledgement is repeated so often", unit="duration", minimum=1
-    )
+    nack_after: Duration = duration(10 * MS, "a negative acknowledgement is repeated so often")
     nack_retries: int = parameter(20, "after so many repetitions without an answer the sequencer is suspected", minimum=1)
-    gap_patience: Duration = parameter(
-        Duration(0),
-        "how long a gap may last before it is asked for (networks that reorder); 0: it is asked for at once",
-        unit="duration",
-        minimum=0,
+    gap_patience: Duration = duration(
+        0, "how long a gap may last before it is asked for (networks that reorder); 0: it is asked for at once", minimum=0
     )
-    sync_after: Duration = parameter(
-        Duration(10 * MS),
+    sync_after: Duration = duration(
+        10 * MS,
         "how long a full history waits for acknowledgements on their way before it starts a synchronisation phase",
-        unit="duration",
         minimum=0,
     )
-    suspect_after: Duration = parameter(
-        Duration(150 * MS), "who has not been heard for so long is suspected", unit="duration", minimum=1
-    )
-    patience: Duration = parameter(
-        Duration(1 * SECOND),
+    suspect_after: Duration = duration(150 * MS, "who has not been heard for so long is suspected")
+    patience: Duration = duration(
+        1 * SECOND,
         "how long a member that cannot reach a majority of its view tries before it halts; how long a "
         "member may hold up a synchronisation phase, or everybody by not reading, before it is excluded",
-        unit="duration",
-        minimum=1,
     )
     partitions: str = parameter(
         "majority",
@@ -89,15 +69,13 @@ class Parameters:
     def __post_init__(self) -> None:
         slowest = max(self.heartbeat, self.quiet_after)
         if self.suspect_after < 3 * slowest:
-            raise UsageError(
-                f"suspect_after is {format_duration(self.suspect_after)}, but heartbeat and quiet_after need it to be at least "
-                f"{format_duration(3 * slowest)}: three packets may be lost before anybody is suspected"
-            )
+            least = f"at least {format_duration(3 * slowest)}: three packets may be lost before anybody is suspected"
+            given = format_duration(self.suspect_after)
+            raise UsageError(f"suspect_after is {given}, but heartbeat and quiet_after need it to be {least}")
         if self.patience < 2 * self.suspect_after:
-            raise UsageError(
-                f"patience is {format_duration(self.patience)}; make it at least twice suspect_after "
-                f"({format_duration(2 * self.suspect_after)}), or members halt before an election can end"
-            )
+            least = f"at least twice suspect_after ({format_duration(2 * self.suspect_after)})"
+            given = format_duration(self.patience)
+            raise UsageError(f"patience is {given}; make it {least}, or members halt before an election can end")
 
     @property
     def any_survivor(self) -> bool:

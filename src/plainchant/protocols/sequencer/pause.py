@@ -1,8 +1,7 @@
 """What a member remembers of synchronisation phases (2.2): which one it is in, and which are over.
 
 Phases are numbered, and the numbers grow from epoch to epoch too, so that a late packet of one phase neither ends nor begins
-another. Views and announcements also say which phases are over: a member does not wait for a phase that was given up.
-"""
+another. Views and announcements also say which phases are over: a member does not wait for a phase that was given up."""
 
 from __future__ import annotations
 
@@ -13,9 +12,7 @@ class Pause:
     __slots__ = ("_highest", "_over", "phase")
 
     def __init__(self) -> None:
-        self._over = 0
-        self._highest = 0
-        self.phase = 0
+        self._over = self._highest = self.phase = 0
 
     def begin(self, phase: int, highest: int) -> bool:
         """The sequencer asks for everything up to a number. False if that phase is over, or a later one has begun."""

@@ -6,6 +6,7 @@ A member stops sending, gets everything, says so, and goes on when told. What it
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...core.model import GroupId, ProcessId
 from .gaps import Gaps
@@ -14,18 +15,13 @@ from .standing import Standing
 
 
 class Phases:
-    """A member's part in the phases of its sequencer.
-
-    ``hears`` says whether a packet is from the sequencer that this member follows, ``pump`` sends what waited during a pause.
-    """
+    """A member's part in the phases of its sequencer. ``hears`` says whether a packet is from the sequencer that it follows,
+    ``pump`` sends what waited during a pause."""
 
     __slots__ = ("_gaps", "_hears", "_pump", "_standing")
 
     def __init__(self, standing: Standing, gaps: Gaps, hears: Callable[[ProcessId, int], bool], pump: Callable[[], None]) -> None:
-        self._standing = standing
-        self._gaps = gaps
-        self._hears = hears
-        self._pump = pump
+        self._standing, self._gaps, self._hears, self._pump = standing, gaps, hears, pump
 
     def on_phase1(self, source: ProcessId, packet: Phase1) -> None:
         standing = self._standing
@@ -72,17 +68,15 @@ class Phases:
             standing.host.record("elect", standing.group, epoch=epoch, situation="election during synchronisation")
 
 
+@dataclass(slots=True)
 class Phase:
     """A synchronisation phase under way, at the sequencer."""
 
-    __slots__ = ("highest", "number", "since", "step", "waiting")
-
-    def __init__(self, number: int, highest: int, waiting: list[ProcessId], since: int) -> None:
-        self.number = number
-        self.highest = highest
-        self.waiting = dict.fromkeys(waiting)
-        self.step = 1
-        self.since = since
+    number: int
+    highest: int
+    waiting: dict[ProcessId, None]
+    since: int
+    step: int = 1
 
     def packet(self, group: GroupId, epoch: int, stable: int) -> Phase1 | Phase2:
         """What the members are told in this step."""

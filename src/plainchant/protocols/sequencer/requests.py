@@ -1,8 +1,7 @@
 """A sender's requests: numbered 1, 2, 3, ..., kept until they come back in the order, repeated until then.
 
 Up to ``window`` of them are under way at once. The sequencer holds a request that overtook an earlier one, so that each sender's
-order is kept. A repeated request carries the same number, by which the sequencer recognises duplicates.
-"""
+order is kept. A repeated request carries the same number, by which the sequencer recognises duplicates."""
 
 from __future__ import annotations
 
@@ -12,8 +11,7 @@ from ...core.model import Batch
 from .packets import Request
 from .standing import Standing
 
-REPEATED_AT_ONCE: Final = 8
-"""Requests repeated at a time."""
+REPEATED_AT_ONCE: Final = 8  # requests repeated at a time
 
 
 class Requests:
@@ -24,14 +22,11 @@ class Requests:
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
         self._window = standing.parameters.window
-        self.max_messages = 0 if standing.parameters.pack else 1
-        """Messages taken for one batch; 0: as many as fit."""
+        self.max_messages = 0 if standing.parameters.pack else 1  # messages taken for one batch; 0: as many as fit
         self._armed = False
-        self._mark = 0
-        self.last = 0
+        self._mark = self.last = 0
         self.outstanding: dict[int, Batch] = {}
-        self.wants_number = False
-        """At the sequencer: whether there may be more to send than it could number."""
+        self.wants_number = False  # at the sequencer: whether there may be more to send than it could number
 
     def pump(self) -> None:
         """Takes messages and sends them as requests while the window is open. Not taking is the backpressure."""

@@ -1,19 +1,14 @@
 """Room at the applications: who does not read fast enough slows the senders down.
 
-Theory of operation
--------------------
 A host says when its application has no room for more, and when it has room again (:class:`~....model.Pressure`). What arrives
-meanwhile is accepted, acknowledged and delivered as always, so that nobody takes the member for silent, histories are emptied,
-views take effect and elections find what they need. But beside each acknowledgement the member says how many of the numbers
-that it acknowledges it has no room for. The sequencer numbers nothing beyond a whole history after the last number for which
-*every* application had room, its own included: so at most ``history`` batches more come to somebody who is full, senders'
-requests stay outstanding, their windows close, and nothing is taken from their applications.
+meanwhile is accepted, acknowledged and delivered as always, so that the member is not taken for silent, histories are emptied,
+views take effect and elections find what they need. But beside each acknowledgement the member says how many of the acknowledged
+numbers it has no room for. The sequencer numbers nothing beyond a whole history after the last number for which *every*
+application had room, its own included: at most ``history`` batches more come to a full member, senders' requests stay
+outstanding, their windows close, and nothing is taken from their applications. Losing or reordering these counts does no harm:
+the number that a member had room for only grows, and every packet to the sequencer says it again.
 
-As in credits of other protocols, losing or reordering what is said does no harm: the number that a member had room for only
-ever grows, and every packet to the sequencer says it again.
-
-Who holds the group up like that for longer than ``patience`` is excluded; a sequencer that does hands its office over first.
-"""
+A member that holds the group up like that for longer than ``patience`` is excluded; a sequencer hands its office over first."""
 
 from __future__ import annotations
 
@@ -55,70 +50,39 @@ class Room:
             self.upto = self._log.contiguous
 
 
-class Readers:
-    """At the sequencer: whose applications have no room, the last number for which each had, and since when."""
-
-    __slots__ = ("upto",)
-
-    def __init__(self) -> None:
-        self.upto: dict[ProcessId, tuple[int, int]] = {}
-
-    def note(self, source: ProcessId, upto: int, acked: int, now: int) -> bool:
-        """A member had room up to that number. One that has acknowledged no more than that has room still. Returns whether
-        there is more room than before."""
-        before = self.upto.get(source)
-        if upto >= acked:
-            return self.upto.pop(source, None) is not None
-        if before is None or upto > before[0]:
-            self.upto[source] = (upto, now)
-        return before is not None and upto > before[0]
-
-    def keep(self, members: tuple[ProcessId, ...]) -> None:
-        self.upto = {process: room for process, room in self.upto.items() if process in members}
-
-    def lowest(self, otherwise: int) -> int:
-        return min((upto for upto, _ in self.upto.values()), default=otherwise)
-
-    def at_or_below(self, number: int) -> dict[ProcessId, int]:
-        """Who has had no room for anything after that number, and since when."""
-        return {process: since for process, (upto, since) in self.upto.items() if upto <= number}
-
-
 class Capacity:
     """At the sequencer: whether there is room for another number, in the history and at every application."""
 
     __slots__ = (
-        "_blocked_by_history",
-        "_group",
-        "_host",
-        "_log",
-        "_own",
-        "_parameters",
-        "full_since",
-        "limit",
-        "readers",
-        "stride",
-    )
+        "_blocked_by_history", "_group", "_host", "_log", "_own", "_parameters", "full_since", "limit", "read_upto", "stride",
+    )  # fmt: skip
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters, log: Log, own: Room) -> None:
-        self._host = host
-        self._group = group
-        self._parameters = parameters
-        self._log = log
-        self._own = own
-        self.readers = Readers()
+        self._host, self._group, self._parameters, self._log, self._own = host, group, parameters, log, own
+        # Members whose applications have no room: the last number for which each had, and since when.
+        self.read_upto: dict[ProcessId, tuple[int, int]] = {}
         self.stride = max(1, parameters.history // 8)
-        self.limit = 0
-        """The last number that may be given, as far as is known; see :meth:`extend`."""
-        self.full_since: int | None = None
-        """Since when a number has been wanted and there was no room for it."""
+        self.limit = 0  # the last number that may be given, as far as is known; see :meth:`extend`
+        self.full_since: int | None = None  # since when a number has been wanted and there was no room for it
+        # What is recorded: that the history is full (True), or that an application does not read; None: nothing is.
         self._blocked_by_history: bool | None = None
-        """What is recorded: that the history is full, or that an application does not read; None: nothing is."""
+
+    def note(self, source: ProcessId, upto: int, acked: int, now: int) -> bool:
+        """A member had room up to that number, and has it still if it acknowledged no more. Whether there is more than before."""
+        before = self.read_upto.get(source)
+        if upto >= acked:
+            return self.read_upto.pop(source, None) is not None
+        if before is None or upto > before[0]:
+            self.read_upto[source] = (upto, now)
+        return before is not None and upto > before[0]
+
+    def keep(self, members: tuple[ProcessId, ...]) -> None:
+        self.read_upto = {process: room for process, room in self.read_upto.items() if process in members}
 
     def extend(self) -> bool:
         """Whether there is room by now: in the history, and at every application that said how far it has read."""
         low, own = self._log.low, self._own.upto
-        lowest = min(low, self.readers.lowest(low), low if own is None else own)
+        lowest = min(low, *(upto for upto, _ in self.read_upto.values()), low if own is None else own)
         if lowest <= self._blocking:
             return False
         self.limit = lowest + self._parameters.history
@@ -157,9 +121,9 @@ class Capacity:
 
     def not_reading(self) -> dict[ProcessId, int]:
         """The members whose applications are a history behind, and since when each has not read."""
-        found = self.readers.at_or_below(self._blocking)
-        own = self._own
-        if own.upto is not None and own.upto <= self._blocking:
+        own, blocking = self._own, self._blocking
+        found = {process: since for process, (upto, since) in self.read_upto.items() if upto <= blocking}
+        if own.upto is not None and own.upto <= blocking:
             found[self._host.me] = own.since
         return found
 
@@ -173,8 +137,5 @@ class Capacity:
 
 def not_reading(process: ProcessId, held_up: int) -> Reason:
     """Why a member cannot stay whose application does not read."""
-    return Reason(
-        "not reading",
-        f"the application of {process} has not read what it was given and held the group up for {held_up // 1_000_000} ms",
-        {"held_up_ns": held_up},
-    )
+    text = f"the application of {process} has not read what it was given and held the group up for {held_up // 1_000_000} ms"
+    return Reason("not reading", text, {"held_up_ns": held_up})

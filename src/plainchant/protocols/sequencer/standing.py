@@ -1,10 +1,9 @@
 """Where a member stands in its group: the epoch it follows, its view, its copy of the order, and what it may do now.
 
-:class:`Standing` owns this state. :class:`~.member.Member` extends it with the handlers of packets and timers (by inheritance, so
-that the path of a broadcast reads these attributes directly). The parts of a member that act (requests, gaps, door, election,
-office) are given a ``Standing``: they read it and speak through it. They know nothing of ``Member``; a part that has to start
-something outside itself is given that function, or returns its decision.
-"""
+:class:`~.member.Member` extends this state with the handlers of packets and timers (by inheritance, so that the path of a
+broadcast reads these attributes directly). The parts of a member that act (requests, gaps, door, election, office) are given a
+``Standing``: they read it and speak through it. They know nothing of ``Member``; a part that has to start something outside
+itself is given that function, or returns its decision."""
 
 from __future__ import annotations
 
@@ -19,72 +18,39 @@ from .pause import Pause
 from .room import Room
 from .watch import Watch
 
-NO_EPOCH: Final = -1
-"""The value of ``listening`` during an election and before the process is a member."""
-FARTHEST: Final = 1 << 16
-"""Epochs advance in small steps; a number further ahead than this is not an epoch of this group."""
+NO_EPOCH: Final = -1  # the value of ``listening`` during an election and before the process is a member
+FARTHEST: Final = 1 << 16  # epochs advance in small steps; a number further ahead than this is not an epoch of this group
 
 
 class Standing:
     """One process's state in one group, without the protocol's reactions."""
 
     __slots__ = (  # not to save memory, but because attributes beyond thirty are slow without them
-        "acked",
-        "allowed",
-        "base",
-        "done",
-        "epoch",
-        "group",
-        "host",
-        "leaving",
-        "listening",
-        "log",
-        "me",
-        "parameters",
-        "pause",
-        "presides",
-        "promised",
-        "promised_to",
-        "room",
-        "sequencer",
-        "trials",
-        "undecided_since",
-        "view",
-        "voters",
-        "watch",
-    )
+        "acked", "allowed", "base", "done", "epoch", "group", "host", "leaving", "listening", "log", "me", "parameters", "pause",
+        "presides", "promised", "promised_to", "room", "sequencer", "trials", "undecided_since", "view", "voters", "watch",
+    )  # fmt: skip
 
     def __init__(self, host: Host, group: GroupId, parameters: Parameters) -> None:
-        self.host = host
-        self.group = group
-        self.parameters = parameters
+        self.host, self.group, self.parameters = host, group, parameters
         self.me: ProcessId = host.me
         self.log = Log()
         self.room = Room(self.log)
         self.pause = Pause()
         self.watch = Watch(host, parameters)
         self.epoch = 0
-        self.base = 0
-        """The order of earlier epochs ends here."""
+        self.base = 0  # the order of earlier epochs ends here
         self.voters: tuple[ProcessId, ...] = ()
         self.sequencer: ProcessId = ""
-        self.presides = False
-        """Whether this member is the sequencer, with an office open."""
+        self.presides = False  # whether this member is the sequencer, with an office open
         self.listening = NO_EPOCH
-        self.promised = 0
-        """Packets of epochs below this one are ignored."""
+        self.promised = 0  # packets of epochs below this one are ignored
         self.promised_to: ProcessId = ""
-        self.trials = 0
-        """Trials of this member so far. A trial has its number in place of an epoch: a late answer counts for no other."""
-        self.view: Change | None = None
-        """The view in force here; None before the process is a member."""
+        self.trials = 0  # of this member so far; a trial has its number in place of an epoch: a late answer counts for no other
+        self.view: Change | None = None  # the view in force here; None before the process is a member
         self.allowed = 0
-        self.acked = 0
-        """The last acknowledgement sent in this epoch."""
-        self.undecided_since: int | None = None
-        """When the oldest view that is not in force yet was proposed, by us or in a history that we continue."""
-        self.leaving = False
-        self.done = False
+        self.acked = 0  # the last acknowledgement sent in this epoch
+        self.undecided_since: int | None = None  # when the oldest view not in force was proposed, here or before an election
+        self.leaving = self.done = False
 
     @property
     def follows(self) -> bool:
@@ -129,18 +95,9 @@ class Standing:
         view is in force, votes too: a majority of that view may need it."""
         log = self.log
         view, members = (self.view.number, self.view.members) if self.view is not None else (0, ())
-        return Promise(
-            self.group,
-            epoch,
-            trial,
-            log.synced(self.stage),
-            log.contiguous,
-            min(self.allowed, log.contiguous),
-            view,
-            members,
-            (self.epoch, self.sequencer),
-            tuple(sorted(log.later)),
-        )
+        history = (log.synced(self.stage), log.contiguous, min(self.allowed, log.contiguous))
+        later = tuple(sorted(log.later))
+        return Promise(self.group, epoch, trial, *history, view, members, (self.epoch, self.sequencer), later)
 
     def speak(self, packet: Packet) -> None:
         """Sends the sequencer a packet that carries an acknowledgement."""

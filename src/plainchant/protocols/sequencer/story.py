@@ -1,12 +1,9 @@
 """What is told about runs of ``sequencer``: requests that were repeated or held back, and acknowledgements for resilience.
 
-Theory of operation
--------------------
 A member's messages travel to the sequencer in batches, its requests, which it numbers from 1. ``retransmit``, ``block`` and
 ``drop`` rows with ``request`` are about one of them. Deliveries do not name their request, but each batch has one rank, and a
 member's batches are numbered in order: so the n-th rank among a member's own messages is its n-th request. That is not so when
-requests run ahead of messages, as with fragments; then nothing is told about requests.
-"""
+requests run ahead of messages, as with fragments; then nothing is told about requests."""
 
 from __future__ import annotations
 
@@ -95,8 +92,6 @@ class SequencerStory(Story):
             who = listed([f"{name} at {self.run.moment(when)}" for name, when in list(acknowledged.items())[:needed]])
             others = "1 other member holds" if needed == 1 else f"{needed} other members hold"
             yield f"with resilience {needed} nobody delivers it before {others} it: acknowledged by {who}"
-
-    # --- requests -----------------------------------------------------------------------------------------------------
 
     def _request_of(self, message: Message) -> int | None:
         """The number of the request in which a message travelled; None if that cannot be told."""

@@ -1,22 +1,16 @@
 """Which parameters suit a network: nothing is lost for want of buffer, and the pipe stays full.
 
-Theory of operation
--------------------
-Two kinds of packets can pile up in the buffer of a process that does not get to read it:
-
-- at the sequencer the requests of the others: (members - 1) x ``window``;
-- at a member the broadcasts that it has not acknowledged: ``history`` of them at the most, and then numbering stops.
-
+Two kinds of packets can pile up in the buffer of a process that does not get to read it: at the sequencer the requests of the
+others, (members - 1) x ``window``; at a member at most ``history`` broadcasts that it has not acknowledged, then numbering stops.
 Both are made to fit into three quarters of the buffer; the rest is for acknowledgements, announcements and what is sent again.
 
 Members acknowledge after a quarter of the history: a sender at full speed has three quarters to go on with until that comes.
-Where buffers are large, more than ``HISTORY`` or ``WINDOW`` helps nobody: it is what a process can get through while another
+Where buffers are large, more than ``HISTORY`` or ``WINDOW`` does not help: it is what a process can get through while another
 one waits for a processor for some milliseconds. Where they are too small for the least values, packets are lost and asked for
 again: make packets smaller.
 
-**Real time.** Processes that share processors wait for them, sometimes for a tenth of a second. Nobody shall be excluded,
-no election called and no phase begun because of that.
-"""
+**Real time.** Processes that share processors wait for them, sometimes for a tenth of a second. That must not exclude a member,
+call an election or begin a phase."""
 
 from __future__ import annotations
 
@@ -32,18 +26,12 @@ LEAST_WINDOW: Final = 2
 LEAST_HISTORY: Final = 4
 WINDOW: Final = 128
 HISTORY: Final = 1024
-SUSPECT_AFTER: Final = 1 * SECOND
-"""Long enough for a process that waits for its processor, or collects its garbage, not to be taken for dead."""
-PATIENCE: Final = 5 * SECOND
-"""Long enough for an application that starts a process or writes to a disk to go on reading, and for elections."""
-RETRY_AFTER: Final = 100 * MS
-"""A request is hardly ever lost, but often late: repeating it early doubles the load when there is too much already."""
-SYNC_AFTER: Final = 100 * MS
-"""Several ``quiet_after``: acknowledgements that come by themselves, or are lost once, need no phase."""
-NACK_AFTER: Final = 20 * MS
-"""A gap is asked for at once; its repetition waits until the answer has had time to pass what is queued before it."""
-NACK_RETRIES: Final = 50
-"""As many as fit into ``SUSPECT_AFTER``."""
+SUSPECT_AFTER: Final = 1 * SECOND  # a process that waits for its processor, or collects its garbage, is not taken for dead
+PATIENCE: Final = 5 * SECOND  # enough for an application that starts a process or writes to a disk, and for elections
+RETRY_AFTER: Final = 100 * MS  # a request is hardly ever lost, but often late: repeating it early doubles the load
+SYNC_AFTER: Final = 100 * MS  # several ``quiet_after``: acknowledgements that come by themselves, or are lost once, need no phase
+NACK_AFTER: Final = 20 * MS  # a gap is asked for at once; then the answer needs time to pass what is queued before it
+NACK_RETRIES: Final = 50  # as many as fit into ``SUSPECT_AFTER``
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:

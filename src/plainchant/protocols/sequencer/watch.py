@@ -4,8 +4,7 @@ Every ``quiet_after`` a member that has said nothing, or not yet all that it has
 counts the ticks in which it heard nothing; after ``suspect_after`` of them it suspects the sequencer. Hearing only sets a flag:
 it happens with every packet, and the clock need not be read for it. A tick that comes very late shows that this process was
 stopped; the silence then proves nothing about the others. A group that is just formed knows nothing of its network: the first
-packet of the sequencer may take up to ``patience``.
-"""
+packet of the sequencer may take up to ``patience``."""
 
 from __future__ import annotations
 
@@ -14,10 +13,8 @@ from typing import Final
 from ...core.engine import Host
 from .parameters import Parameters
 
-HEARD_BEATS: Final = 2
-"""A member that has heard the sequencer within this number of heartbeats refuses to elect another."""
-HEARD_SHARE: Final = 4
-"""The same within this share of ``suspect_after``: where packets are lost, two heartbeats often are."""
+HEARD_BEATS: Final = 2  # a member that has heard the sequencer within this number of heartbeats refuses to elect another
+HEARD_SHARE: Final = 4  # the same within this share of ``suspect_after``: where packets are lost, two heartbeats often are
 
 
 class Watch:
@@ -26,15 +23,12 @@ class Watch:
     __slots__ = ("_due", "_host", "_lately", "_limit", "_parameters", "_silent_ticks", "heard", "spoke")
 
     def __init__(self, host: Host, parameters: Parameters) -> None:
-        self._host = host
-        self._parameters = parameters
+        self._host, self._parameters = host, parameters
         self._limit = -(-parameters.patience // parameters.quiet_after)
         lately = max(HEARD_BEATS * parameters.heartbeat, parameters.suspect_after // HEARD_SHARE)
         self._lately = -(-lately // parameters.quiet_after)
-        self._silent_ticks = 0
-        self._due = 0
-        self.heard = False
-        self.spoke = False
+        self._silent_ticks = self._due = 0
+        self.heard = self.spoke = False
 
     def begin(self, *, presides: bool) -> None:
         """The first tick comes earlier by chance: members that tick in step would all call elections at once."""
