@@ -77,10 +77,8 @@ TIMED = (
     "at most `crashes` members fail in a rotation (with r = 0 one that dies in the middle of a broadcast counts twice), and a "
     "data packet is lost at most r times, `resends` of them in a turn"
 )
-SIZE = 8192
-"""Bytes of the largest message for which ``progress`` states a time; longer ones take more turns."""
-MEMBERS = 16
-"""Ring size for which the settling time is calculated; a larger ring settles by what its members wait for."""
+SIZE = 8192  # Bytes of the largest message for which ``progress`` states a time; longer ones take more turns
+MEMBERS = 16  # Ring size for which the settling time is calculated; a larger ring settles by what its members wait for
 
 
 def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:

@@ -54,10 +54,8 @@ class _Promise:
     demand: Demand
     flow: Flow
     admitted: Nanoseconds
-    plan: Plan | None
-    """How its one message is sent; None: it has several, and each is planned when it comes."""
-    is_ending: bool = False
-    """Whether it leaves G when it has no more messages."""
+    plan: Plan | None  # How its one message is sent; None: it has several, and each is planned when it comes
+    is_ending: bool = False  # Whether it leaves G when it has no more messages
 
     @property
     def is_aperiodic(self) -> bool:
@@ -70,30 +68,22 @@ class Admission(Layer, Advisor):
     def __init__(self, host: Host, inside: Callable[[Host, Advisor], Engine], group: GroupId, parameters: Parameters) -> None:
         self._group = group
         self._parameters = parameters
-        self._hold = 0
-        """T, as the ring granted it; 0: as parameters say."""
-        self._turn: Turn | None = None
-        """What is reckoned with; None: there is no ring yet."""
-        self._is_in = False
-        """Whether this process is in the group; before that P is only that of whom it has found so far."""
-        self._asked_about: Turn | None = None
-        """The same for a larger P that is voted on."""
+        self._hold = 0  # T, as the ring granted it; 0: as parameters say
+        self._turn: Turn | None = None  # What is reckoned with; None: there is no ring yet
+        self._is_in = False  # Whether this process is in the group; before that P is only that of whom it has found so far
+        self._asked_about: Turn | None = None  # The same for a larger P that is voted on
         self._settled: dict[Nanoseconds, Nanoseconds] = {}
         """When the messages that were planned with a P will have arrived, of those that are sent, by that P."""
         self._pending: dict[str, tuple[Stream, Nanoseconds]] = {}
         """Streams that were asked for before this process was in the group, and when."""
         self._promises: dict[str, _Promise] = {}
         self._regulator = Regulator(host.max_packet)
-        self._sent = 0
-        """Bytes of the first message without a deadline that have gone out."""
-        self._passed_over: bytes | None = None
-        """The message without a deadline for which the last turn had no room."""
+        self._sent = 0  # Bytes of the first message without a deadline that have gone out
+        self._passed_over: bytes | None = None  # The message without a deadline for which the last turn had no room
         self._heard: dict[tuple[ProcessId, int], bytearray] = {}
         """Messages that are not whole, by sender and number of the stream."""
         self._deliver_whole = host.deliver
         super().__init__(host, lambda host: inside(host, self))
-
-    # --- the host of the ring ---
 
     def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
         self._look(awaited_only=True)
@@ -135,8 +125,6 @@ class Admission(Layer, Advisor):
         self._is_in = False
         self._turn = self._asked_about = None
         self.host.left(group, rank)
-
-    # --- the engine of the host ---
 
     def ready(self, group: GroupId) -> None:
         self._look(awaited_only=False)
@@ -187,8 +175,6 @@ class Admission(Layer, Advisor):
         if self._sent:
             return Reason("pieces", f"{self._sent} bytes of a message of {self.me} are sent, and not the rest")
         return None
-
-    # --- the ring's advisor ---
 
     def rotation(self, period: int, ring: Sequence[ProcessId] = (), hold: int = 0) -> None:
         self._hold = hold
@@ -244,8 +230,6 @@ class Admission(Layer, Advisor):
 
     def adopt(self, data: bytes) -> None:
         self._heard = {(sender, number): bytearray(heard) for sender, number, heard in _decode(data)} if data else {}
-
-    # --- promising ---
 
     def _turn_with(self, period: int, ring: Sequence[ProcessId]) -> Turn:
         return Turn(self._parameters, self.me, period, self.max_packet, ring, self._group, self._hold)
@@ -356,8 +340,6 @@ class Admission(Layer, Advisor):
     def _forget(self, promise: _Promise) -> None:
         del self._promises[promise.demand.name]
         self._regulator.remove(promise.demand.name)
-
-    # --- sending ---
 
     def _look(self, *, awaited_only: bool) -> None:
         """Begins what waits at the host: of all streams, or of those whose one message has to be there."""

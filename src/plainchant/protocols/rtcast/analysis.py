@@ -32,10 +32,8 @@ from ...core.model import MS, SECOND, US, GroupId, Nanoseconds, ProcessId, forma
 from .interface import Interface
 from .parameters import Parameters
 
-NUMBER: int = 2
-"""Bytes by which a packet says to which stream a piece belongs."""
-SMALLEST: int = 16
-"""Bytes of the smallest piece into which a message is ever cut, whatever a header costs."""
+NUMBER: int = 2  # Bytes by which a packet says to which stream a piece belongs
+SMALLEST: int = 16  # Bytes of the smallest piece into which a message is ever cut, whatever a header costs
 TERMS: Mapping[str, str] = {"period": "d > period", "visits": "n < 1", "load": "sum of C/n > T"}
 """The conditions that fail, as formulas."""
 
@@ -87,22 +85,15 @@ class Verdict:
     """Whether a demand can be promised beside others, and why not."""
 
     demand: Demand
-    visits: int
-    """n: turns in which it may be sent; less than 1: the deadline is too short."""
-    pieces: int
-    """How many pieces a message is cut into; 0: it cannot be."""
-    share: Nanoseconds
-    """What its largest piece takes of a turn; 0: it cannot be sent in time, however much of a turn it had."""
-    load: Nanoseconds
-    """What everything takes of a turn, with this demand."""
-    term: str = ""
-    """The condition that fails, a key of ``TERMS``; empty: none."""
-    text: str = ""
-    """The failure in one sentence."""
+    visits: int  # n: turns in which it may be sent; less than 1: the deadline is too short
+    pieces: int  # How many pieces a message is cut into; 0: it cannot be
+    share: Nanoseconds  # What its largest piece takes of a turn; 0: it cannot be sent in time, however much of a turn it had
+    load: Nanoseconds  # What everything takes of a turn, with this demand
+    term: str = ""  # The condition that fails, a key of ``TERMS``; empty: none
+    text: str = ""  # The failure in one sentence
     nearest: Nanoseconds | None = None
     """The shortest deadline, not shorter than the one demanded, that could be promised; None: no deadline could."""
-    hopeless: str = ""
-    """Why no deadline could be promised."""
+    hopeless: str = ""  # Why no deadline could be promised
 
     @property
     def is_admitted(self) -> bool:
@@ -144,15 +135,11 @@ class Turn:
         self._envelope = self.interface.envelope(ring)
         self._header = parameters.header
         self._max_packet = max_packet
-        self.hold = hold or self.interface.hold(process)
-        """T."""
-        self.rotation = rotation
-        """P."""
-        self.delay = (parameters.retransmissions + 1) * rotation
-        """Delta."""
+        self.hold = hold or self.interface.hold(process)  # T
+        self.rotation = rotation  # P
+        self.delay = (parameters.retransmissions + 1) * rotation  # Delta
         self.overhead = overhead(parameters, self.interface, max_packet, ring)
-        self.reserved = sum(item.cost for item in self.overhead)
-        """What the ring needs of each turn."""
+        self.reserved = sum(item.cost for item in self.overhead)  # What the ring needs of each turn
 
     def visits(self, deadline: Nanoseconds) -> int:
         """n of a message with this deadline; may be 0 or negative."""

@@ -65,8 +65,7 @@ before it counts as a step."""
 
 _TIMER: Final = ("clocks",)
 _UNKNOWN: Final = -1
-_SLOWED: Final = 2
-"""A clock that is ahead runs at (1 - 1 / this) of its speed."""
+_SLOWED: Final = 2  # A clock that is ahead runs at (1 - 1 / this) of its speed
 
 
 class TimeRequest(Packet, frozen=True, array_like=True, gc=False, tag=64):
@@ -148,21 +147,16 @@ class ClockSync(Layer):
         post: Callable[[Callable[[], None]], None] = lambda send: send(),
     ) -> None:
         self._group = group
-        self._post = post
-        """Calls what sends a request when this process may send: at once, or in its turn on the ring."""
-        self._to_ask: ProcessId | None = None
-        """The member to be asked when we may send."""
+        self._post = post  # Calls what sends a request when this process may send: at once, or in its turn on the ring
+        self._to_ask: ProcessId | None = None  # The member to be asked when we may send
         self._drift = parameters.clock_drift
         self._precision = int(parameters.clock_precision)
         self._every = int(parameters.clock_every)
         self._most_tries = parameters.clock_tries
         self._least = least
-        self._wait = 2 * (self._precision + least) + 1
-        """No answer that comes later is good enough."""
-        self._pause = max(self._wait, self._every // self._most_tries)
-        """The longest time between two tries."""
-        self.lifetime = self._every + self._most_tries * (self._wait + self._pause)
-        """So old a reading may be at the most."""
+        self._wait = 2 * (self._precision + least) + 1  # No answer that comes later is good enough
+        self._pause = max(self._wait, self._every // self._most_tries)  # The longest time between two tries
+        self.lifetime = self._every + self._most_tries * (self._wait + self._pause)  # So old a reading may be at the most
         self._steady = Steady(host, self._drift)
         self._reading: Reading | None = None
         self._offset = 0
@@ -172,18 +166,13 @@ class ClockSync(Layer):
         self._era = 0
         self._others: tuple[ProcessId, ...] = ()
         self._master: ProcessId | None = None
-        self._master_since = 0
-        """When this process became the master, or last read its time from another member as such."""
+        self._master_since = 0  # When this process became the master, or last read its time from another member as such
         self._asked: _Asked | None = None
         self._number = 0
         self._tries = 0
-        self._lost = False
-        """Whether the trace says already that the clock is lost."""
-        self._without: set[ProcessId] = set()
-        """Members that have told this master that they know no time."""
+        self._lost = False  # Whether the trace says already that the clock is lost
+        self._without: set[ProcessId] = set()  # Members that have told this master that they know no time
         super().__init__(host, inside)
-
-    # --- what the layers inside ask ---
 
     def clock(self) -> Nanoseconds:
         """The group's time; without a reading the host's clock, as it was corrected last."""
@@ -195,8 +184,6 @@ class ClockSync(Layer):
         time = self._look()
         bound = self._bound()
         return None if bound is None else bound + self._still_ahead(time)
-
-    # --- both sides ---
 
     def install(self, view: View) -> None:
         self.host.install(view)
@@ -231,8 +218,6 @@ class ClockSync(Layer):
             self._failed()
         else:
             self._ask()
-
-    # --- asking and answering ---
 
     def _ask(self) -> None:
         """Asks the master; as a master without a time, the others in turn, until one of them knows it or all have said no."""
@@ -298,8 +283,6 @@ class ClockSync(Layer):
         pause = self._wait if self._bound() is None else self._pause
         self.host.set_timer(_TIMER, self.host.now + self.host.random.randrange(pause))
 
-    # --- the rules of a reading ---
-
     def _widest(self, round_trip: Nanoseconds) -> Nanoseconds:
         """How far the clock that was read can have gone on during the round trip, at the most."""
         return math.ceil(round_trip * (1 + self._drift) ** 2)
@@ -314,8 +297,6 @@ class ClockSync(Layer):
     def _growth(self, time: Nanoseconds) -> Nanoseconds:
         """How far two clocks can drift apart in this time (of ``now``)."""
         return math.ceil(time * 2 * self._drift / (1 - self._drift))
-
-    # --- what is known ---
 
     @property
     def _is_master(self) -> bool:
@@ -412,13 +393,7 @@ class ClockSync(Layer):
 
     def _record(self, source: ProcessId, round_trip: Nanoseconds) -> None:
         self.host.record(
-            "sync",
-            self._group,
-            master=source,
-            error=self.error(),
-            clock=self.clock(),
-            tries=self._tries,
-            round_trip=round_trip,
+            "sync", self._group, master=source, error=self.error(), clock=self.clock(), tries=self._tries, round_trip=round_trip
         )
 
 

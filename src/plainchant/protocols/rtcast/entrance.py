@@ -30,18 +30,14 @@ if TYPE_CHECKING:
 KNOCK: Final = "knock"
 KNOCKS_EVERY: Final = 4
 """A process knocks every so many times d_max, or less often where many knock, each of them a little off that time."""
-KNOCKS_SHARE: Final = 8
-"""One part in so many of a medium is for the knocks of processes that form a group."""
+KNOCKS_SHARE: Final = 8  # One part in so many of a medium is for the knocks of processes that form a group
 CROWD: Final = 128
 """Joiners that would fill the medium with their knocks. They know nothing of each other, so each knocks as if they were many."""
 ACKS: Final = "acknowledgements"
-PATIENCE: Final = 10
-"""So many times ``gather`` a joiner looks for the group."""
+PATIENCE: Final = 10  # So many times ``gather`` a joiner looks for the group
 MOST_KEPT: Final = 4096
-KEPT_BYTES: Final = 16 << 20
-"""Bytes of messages in what is kept."""
-KNOCKERS: Final = 64
-"""So many processes at the door are noted; further ones knock again."""
+KEPT_BYTES: Final = 16 << 20  # Bytes of messages in what is kept
+KNOCKERS: Final = 64  # So many processes at the door are noted; further ones knock again
 LONGEST_WAIT: Final = 10
 """A joiner waits for acknowledgements for so many times ``gather`` at the most, whatever the ring says of its rotation."""
 
@@ -53,36 +49,28 @@ class Entrance:
         self._ring = ring
         self._host = ring.host
         self._group = ring.group
-        self._form: tuple[ProcessId, ...] = ()
-        """Those who form the group; empty: we join one."""
+        self._form: tuple[ProcessId, ...] = ()  # Those who form the group; empty: we join one
         self._contacts: tuple[ProcessId, ...] = ()
         self._until = 0
         self._founded = 0
-        self._better_at = -(1 << 62)
-        """When a ring was heard of that is to stay rather than ours."""
-        self._heard_at = -(1 << 62)
-        """When anybody was heard of who is not on our ring."""
+        self._better_at = -(1 << 62)  # When a ring was heard of that is to stay rather than ours
+        self._heard_at = -(1 << 62)  # When anybody was heard of who is not on our ring
         self._knockers: dict[ProcessId, int] = {}
-        self._to_mention: dict[ProcessId, None] = {}
-        """Processes that have knocked at us, for our next heartbeat."""
+        self._to_mention: dict[ProcessId, None] = {}  # Processes that have knocked at us, for our next heartbeat
         self._knocks = -1
-        self._asked: ProcessId = ""
-        """The ring that we have asked for a place."""
+        self._asked: ProcessId = ""  # The ring that we have asked for a place
         self._asked_rotation = 0
         self._not_before = 0
-        self._offered = 0
-        """A T that we were offered instead of ours."""
+        self._offered = 0  # A T that we were offered instead of ours
         self._acks: dict[ProcessId, JoinAck] = {}
         self._parts: dict[tuple[ProcessId, int, int], Partial] = {}
         """What has been told of messages that are partly there, by who did, change and index; the sponsor's counts."""
         self._kept_bytes = 0
-        self._kept: list[tuple[ProcessId, Data, int]] = []
-        """Packets of that ring, from whom, and when they came."""
+        self._kept: list[tuple[ProcessId, Data, int]] = []  # Packets of that ring, from whom, and when they came
         self._beats: dict[ProcessId, tuple[Beat, int]] = {}
         self._first_ack_at = 0
         self._why = ""
-        self.is_installed = False
-        """Whether the application has had a view: from then on there is no second try."""
+        self.is_installed = False  # Whether the application has had a view: from then on there is no second try
 
     @property
     def is_outside(self) -> bool:
@@ -106,8 +94,6 @@ class Entrance:
     def _known_for(self) -> int:
         """How long a process that has knocked counts as being at the door: until the slot comes round."""
         return max(3 * self._knock_every, 2 * self._ring.rotation)
-
-    # --- beginning ----------------------------------------------------------------------------------------------------
 
     def begin(self, how: Form | Join) -> None:
         gather = int(self._ring.parameters.gather)
@@ -162,8 +148,6 @@ class Entrance:
             self._knock()
         elif timer == ACKS:
             self._fail("not every member has acknowledged within a rotation")
-
-    # --- knocking -----------------------------------------------------------------------------------------------------
 
     def _knock(self) -> None:
         if self.is_installed:
@@ -248,8 +232,6 @@ class Entrance:
         else:
             self._ring.abandon()
 
-    # --- asking -------------------------------------------------------------------------------------------------------
-
     def hears_ring(self, source: ProcessId, beat: Beat) -> None:
         """A heartbeat of a ring that we are not on."""
         if beat.ring == self._asked:
@@ -318,8 +300,6 @@ class Entrance:
     def _forget_asking(self) -> None:
         self._asked = ""
         self._acks, self._parts, self._kept, self._beats, self._kept_bytes = {}, {}, [], {}, 0
-
-    # --- being let in -------------------------------------------------------------------------------------------------
 
     def acknowledged(self, source: ProcessId, ack: JoinAck) -> None:
         if ack.ring != self._asked or self._host.me not in ack.joined or source not in ack.members or not is_sound(ack):

@@ -31,12 +31,9 @@ from .packets import Ask, Asked, Data
 if TYPE_CHECKING:
     from .ring import Ring
 
-MOST_EARLY: Final = 4096
-"""Packets that wait for those before them; further ones are lost, and asked for."""
-MOST_FOREIGN: Final = 64
-"""Of these, packets of senders that are not on the ring, as far as is known."""
-MOST_PASSED: Final = 128
-"""Requests of others that are passed on at once."""
+MOST_EARLY: Final = 4096  # Packets that wait for those before them; further ones are lost, and asked for
+MOST_FOREIGN: Final = 64  # Of these, packets of senders that are not on the ring, as far as is known
+MOST_PASSED: Final = 128  # Requests of others that are passed on at once
 _TIMER: Final = ("gaps", "hold")
 
 
@@ -48,11 +45,9 @@ class Gaps(Layer):
     def __init__(self, host: Host, inside: Callable[[Host], Ring], retransmissions: int) -> None:
         super().__init__(host, inside)
         self._retransmissions = retransmissions
-        self._queue: dict[tuple[ProcessId, int], tuple[int, Data]] = {}
-        """Early packets by sender and number, with when they came."""
+        self._queue: dict[tuple[ProcessId, int], tuple[int, Data]] = {}  # Early packets by sender and number, with when they came
         self._kept: dict[ProcessId, dict[int, Data]] = {}
-        self._wanted: dict[tuple[ProcessId, int], dict[ProcessId, None]] = {}
-        """Packets that we are to send again, and to whom."""
+        self._wanted: dict[tuple[ProcessId, int], dict[ProcessId, None]] = {}  # Packets that we are to send again, and to whom
         self._head: tuple[ProcessId, int] | None = None
         """The first thing missing when we asked last, and how many turns may pass still."""
         self._left = 0
@@ -60,8 +55,7 @@ class Gaps(Layer):
         self._passing: dict[tuple[ProcessId, ProcessId, int], Asked] = {}
         """What others have asked for lately, by asker, sender and first number."""
         self._turn_before = 0
-        self._noticed: dict[tuple[ProcessId, int], int] = {}
-        """When something was found to be missing."""
+        self._noticed: dict[tuple[ProcessId, int], int] = {}  # When something was found to be missing
         self.inner.gaps = self
 
     def reset(self) -> None:
@@ -73,8 +67,6 @@ class Gaps(Layer):
         self._noticed.clear()
         self._passing.clear()
         self._turn_before = 0
-
-    # --- packets come -------------------------------------------------------------------------------------------------
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Data):
@@ -135,8 +127,6 @@ class Gaps(Layer):
                 return data
         return None
 
-    # --- the hold -----------------------------------------------------------------------------------------------------
-
     def _arm(self) -> None:
         if not self._queue:
             self.host.cancel_timer(_TIMER)
@@ -155,8 +145,6 @@ class Gaps(Layer):
         if self._queue and self.inner.order is not None and (not self._retransmissions or self._given_up):
             # What is missing does not come. The ring finds the omission itself, as it would without us.
             self.inner.ordered(min((data for _, data in self._queue.values()), key=lambda data: data.visit))
-
-    # --- asking and answering -----------------------------------------------------------------------------------------
 
     def asks(self) -> tuple[Asked, ...]:
         """In our turn: what we miss, and what others miss who had their turn since our last one: so requests come with the

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from .turn import Turn
 
 PROBE: Final = "probe"
-OWED: Final = 2
-"""Answers that a turn has time for; further askers ask again."""
+OWED: Final = 2  # Answers that a turn has time for; further askers ask again
 
 
 class Inquiry:
@@ -43,12 +42,10 @@ class Inquiry:
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
         self._host = ring.host
-        self.is_open = False
-        """Whether we have asked and wait for answers."""
+        self.is_open = False  # Whether we have asked and wait for answers
         self.answers: dict[ProcessId, Here] = {}
         self._answered_at: dict[ProcessId, int] = {}
-        self._wanted: ProcessId = ""
-        """The member that is to tell us all it knows."""
+        self._wanted: ProcessId = ""  # The member that is to tell us all it knows
         self._asked_twice = False
         self._owed: dict[ProcessId, Where] = {}
         self._gave_way: tuple[ProcessId, int] = ("", 0)
@@ -64,8 +61,6 @@ class Inquiry:
         if self.is_open:
             self.is_open = False
             self._host.cancel_timer(PROBE)
-
-    # --- asking -------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Our patience is over."""
@@ -143,8 +138,6 @@ class Inquiry:
         if here.beat is not None and here.beat.visit == here.visit and here.holder in ring.ring:
             ring.note_beat(here.holder, here.beat)
 
-    # --- answering ----------------------------------------------------------------------------------------------------
-
     def asked(self, source: ProcessId, where: Where) -> None:
         ring = self._ring
         if where.ring != ring.name or not ring.name or ring.order is None or ring.entrance.is_outside:
@@ -208,8 +201,6 @@ class Inquiry:
             if self._ring.interface.cost(size) <= turn.left:
                 self._answer(source, where)
                 turn.charge(size)
-
-    # --- deciding -----------------------------------------------------------------------------------------------------
 
     def decide(self) -> None:
         """Whoever could answer has done so."""

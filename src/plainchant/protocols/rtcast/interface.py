@@ -21,19 +21,14 @@ from ...core.names import place_of
 from .parameters import PATH, Parameters
 from .sizes import JOINERS, SILENT, Sizes, envelope_of, largest
 
-REQUEST: Final = 96
-"""Bytes of a request to join, at most, with names of up to 45 bytes."""
-KNOCK: Final = 96
-"""Bytes of a knock of a joiner, or of an answer about the time, at most, with a group's name of up to 40 bytes."""
+REQUEST: Final = 96  # Bytes of a request to join, at most, with names of up to 45 bytes
+KNOCK: Final = 96  # Bytes of a knock of a joiner, or of an answer about the time, at most, with a group's name of up to 40 bytes
 STRAYS: Final = 2
 """Packets that may be in the way of a turn on a shared medium: knocks of processes that cannot know whose turn it is, and answers
 of the member whose clock is read. Each hop of the token has time for them."""
-ENVELOPE: Final = 64
-"""Bytes that a packet with messages has besides them, where names are short."""
-SMALL: Final = 64
-"""Bytes of a message that every turn has time for."""
-LARGEST: Final = 1500
-"""Bytes of a packet, for what depends on one packet only."""
+ENVELOPE: Final = 64  # Bytes that a packet with messages has besides them, where names are short
+SMALL: Final = 64  # Bytes of a message that every turn has time for
+LARGEST: Final = 1500  # Bytes of a packet, for what depends on one packet only
 
 
 class Interface:
@@ -43,15 +38,13 @@ class Interface:
         self._parameters = parameters
         self._group = group
         self._paths = {tuple(path.split(PATH, 1)): int(delay) for path, delay in parameters.paths.items()}
-        self.delay_max = max((int(parameters.delay_max), *self._paths.values()))
-        """The largest delay of all paths."""
+        self.delay_max = max((int(parameters.delay_max), *self._paths.values()))  # The largest delay of all paths
         self.slack = int(parameters.slack)
         self.slot = int(parameters.join_slot) or 2 * self.delay_max + JOINERS * self.cost(REQUEST) + self.slack
         """T_v: joiners hear the token, and their requests are heard, one after the other where they share a medium."""
         self.silent = max(SILENT, parameters.crashes + 1)
         """Members that a question about the token names at most: as many as may have died, and the last one that was heard."""
-        self.stray = STRAYS * self.cost(KNOCK)
-        """How long a packet may wait for the medium because of packets that are in no turn."""
+        self.stray = STRAYS * self.cost(KNOCK)  # How long a packet may wait for the medium because of packets that are in no turn
 
     def delay(self, source: ProcessId, target: ProcessId) -> int:
         """The largest delay from one process to another; incarnations of a process have the same."""

@@ -47,13 +47,11 @@ class Order:
         rank: int = 0,
     ) -> None:
         self.members = tuple(members)
-        self.seqs = dict(seqs)
-        """M: the last number of each member that is in order."""
+        self.seqs = dict(seqs)  # M: the last number of each member that is in order
         self.visit = visit
         self.holder = holder
         self.complete = complete
-        self.rank = rank
-        """How many packets there were in the order so far."""
+        self.rank = rank  # How many packets there were in the order so far
         self._numbers = numbers
         self._following = self._after(holder)
 
@@ -154,13 +152,7 @@ class Order:
         return asks
 
     def _ask(
-        self,
-        process: ProcessId,
-        visit: int,
-        heard: int,
-        have: set[int],
-        ends: Mapping[int, int],
-        out: Mapping[ProcessId, int],
+        self, process: ProcessId, visit: int, heard: int, have: set[int], ends: Mapping[int, int], out: Mapping[ProcessId, int]
     ) -> Ask | None:
         first = self.following(self.seqs[process])
         while first in have:

@@ -18,8 +18,7 @@ from typing import TypeAlias
 from ...core.model import ProcessId
 from .packets import Change, Data
 
-Ordered: TypeAlias = tuple[int, Data]
-"""A packet and its rank."""
+Ordered: TypeAlias = tuple[int, Data]  # A packet and its rank
 
 
 class Outlet:
@@ -35,8 +34,7 @@ class Outlet:
         self._confirmed = confirmed
         self._reached = reached
         self._out = out
-        self._got = got
-        """Safe delivery: up to which rank every member has everything."""
+        self._got = got  # Safe delivery: up to which rank every member has everything
         self._queue: deque[Ordered] = deque()
         self._told = False
 

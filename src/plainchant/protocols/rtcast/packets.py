@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from ...core.model import Batch, GroupId, Number, Packet, ProcessId
 
-Numbers: TypeAlias = tuple[tuple[ProcessId, Number], ...]
-"""A sequence number for each of some processes."""
+Numbers: TypeAlias = tuple[tuple[ProcessId, Number], ...]  # A sequence number for each of some processes
 
 
 # --- words: what ordered packets say to the protocol itself ------------------------------------------------------------------
@@ -37,10 +36,8 @@ class Change(Struct, frozen=True, array_like=True, gc=False, tag=1):
     after: Number = 0
     joined: tuple[ProcessId, ...] = ()
     left: ProcessId = ""
-    left_at: Number = 0
-    """The number of the packet by which ``left`` left."""
-    by: ProcessId = ""
-    """Who makes it: after a failure two members may make changes of the same number."""
+    left_at: Number = 0  # The number of the packet by which ``left`` left
+    by: ProcessId = ""  # Who makes it: after a failure two members may make changes of the same number
 
 
 class Query(Struct, frozen=True, array_like=True, gc=False, tag=2):
@@ -66,9 +63,6 @@ class Reclaim(Struct, frozen=True, array_like=True, gc=False, tag=4):
 Word: TypeAlias = Change | Query | Decided | Reclaim
 
 
-# --- ordered -----------------------------------------------------------------------------------------------------------------
-
-
 class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
     """One numbered packet of a turn: messages, a word, or neither (a dummy). ``last``: the turn's last one."""
 
@@ -82,8 +76,7 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
     at: Number
     batch: Batch | None = None
     word: Word | None = None
-    by: ProcessId = ""
-    """Who made the change ``number``."""
+    by: ProcessId = ""  # Who made the change ``number``
 
     @property
     def identity(self) -> tuple[ProcessId, ProcessId, int, int]:
@@ -91,12 +84,9 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
         return self.ring, self.sender, self.visit, self.seq
 
 
-# --- the token ---------------------------------------------------------------------------------------------------------------
-
 Ask: TypeAlias = tuple[ProcessId, Number, Number]
 """A sender, its first number that is missing, and its last one; -1: all that it has sent since."""
-Asked: TypeAlias = tuple[ProcessId, Number, ProcessId, Number, Number]
-"""The same with who asks, and in which of its turns."""
+Asked: TypeAlias = tuple[ProcessId, Number, ProcessId, Number, Number]  # The same with who asks, and in which of its turns
 
 
 class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
@@ -120,10 +110,8 @@ class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
     change: Change | None = None
     """The ring's last change, until everybody has been heard to know of it: whoever gets the token has to know whose is the
     next."""
-    by: ProcessId = ""
-    """Who made the change ``number``."""
-    voting: tuple[ProcessId, ...] = ()
-    """Those who have asked to join and on whom a vote is under way: they wait."""
+    by: ProcessId = ""  # Who made the change ``number``
+    voting: tuple[ProcessId, ...] = ()  # Those who have asked to join and on whom a vote is under way: they wait
     mentioned: tuple[ProcessId, ...] = ()
     """Processes that have knocked at the sender: the last member of the ring has to hear of them."""
 
@@ -156,9 +144,6 @@ class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
     ended: bool = False
     beat: Beat | None = None
     change: Change | None = None
-
-
-# --- joining -----------------------------------------------------------------------------------------------------------------
 
 
 class Knock(Packet, frozen=True, array_like=True, gc=False, tag=54):

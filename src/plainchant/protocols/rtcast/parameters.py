@@ -143,10 +143,7 @@ class Parameters:
     )
     clock_drift: float = parameter(0.0001, "synchronised: how much faster or slower a clock may run", minimum=0, maximum=0.1)
     clock_precision: Duration = parameter(
-        Duration(2 * MS),
-        "synchronised: a reading whose error may be larger is tried again",
-        unit="duration",
-        minimum=1,
+        Duration(2 * MS), "synchronised: a reading whose error may be larger is tried again", unit="duration", minimum=1
     )
     clock_tries: int = parameter(
         8, "synchronised: readings that may fail, one after the other, before the clock counts as lost", minimum=1, maximum=1000

@@ -20,8 +20,7 @@ from typing import Final
 from ...core.model import Nanoseconds, ProtocolError
 from .analysis import NUMBER
 
-NUMBERS: Final = 1 << (8 * NUMBER)
-"""Numbers of streams; 0 is the number of all messages that belong to none."""
+NUMBERS: Final = 1 << (8 * NUMBER)  # Numbers of streams; 0 is the number of all messages that belong to none
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,8 +32,7 @@ class Chunk:
     start: int
     end: int
     total: int
-    is_whole: bool
-    """Whether it is a message of one packet, which needs no number."""
+    is_whole: bool  # Whether it is a message of one packet, which needs no number
 
     @property
     def size(self) -> int:
@@ -63,15 +61,12 @@ class Flow:
     def __init__(self, name: str, number: int, max_packet: int) -> None:
         self.name = name
         self.number = number
-        self.payload: bytes | None = None
-        """The message under way."""
-        self.plan: Plan | None = None
-        """Its plan."""
+        self.payload: bytes | None = None  # The message under way
+        self.plan: Plan | None = None  # Its plan
         self.release: Nanoseconds | None = None
         """When the piece that comes next is released; without a message: before when the next one is not. None: whenever."""
         self._room = max_packet - NUMBER
-        self._sent = 0
-        """Bytes that have been given away."""
+        self._sent = 0  # Bytes that have been given away
 
     @property
     def is_under_way(self) -> bool:
@@ -112,8 +107,7 @@ class Regulator:
     def __init__(self, max_packet: int) -> None:
         self._max_packet = max_packet
         self._number = 0
-        self.flows: dict[str, Flow] = {}
-        """By name, in the order in which they were promised."""
+        self.flows: dict[str, Flow] = {}  # By name, in the order in which they were promised
 
     def add(self, name: str) -> Flow:
         """A stream that is promised from now on."""

@@ -72,8 +72,7 @@ SLOT: Final = "slot"
 IDLE: Final = "idle"
 OWN: Final = "own"
 READING: Final = "reading"
-ASK_NUMBERS: Final = 24
-"""Bytes of a request for lost packets besides its two names."""
+ASK_NUMBERS: Final = 24  # Bytes of a request for lost packets besides its two names
 
 
 class Ring(Engine):
@@ -97,8 +96,7 @@ class Ring(Engine):
         self.gaps: Gaps | None = None
         self._clock_error = clock_error or (lambda: int(parameters.clock_error))
         # what is heard
-        self.name: ProcessId = ""
-        """The ring's founder; empty: we are in none."""
+        self.name: ProcessId = ""  # The ring's founder; empty: we are in none
         self.ring: tuple[ProcessId, ...] = ()
         self._before: tuple[ProcessId, ...] = ()
         self.holds: dict[ProcessId, int] = {}
@@ -108,72 +106,54 @@ class Ring(Engine):
         self.heard_holder: ProcessId = ""
         self.heard_at = 0
         self.beats: dict[ProcessId, Beat] = {}
-        self.ends: dict[int, int] = {}
-        """The last number of turns whose heartbeat was heard, by visit."""
-        self.out: dict[ProcessId, int] = {}
-        """Eliminated members that are in the order still, and their last numbers."""
+        self.ends: dict[int, int] = {}  # The last number of turns whose heartbeat was heard, by visit
+        self.out: dict[ProcessId, int] = {}  # Eliminated members that are in the order still, and their last numbers
         self._highest: dict[ProcessId, int] = {}
         self._spoke: dict[ProcessId, tuple[int, ProcessId]] = {}
         """The newest change that each member has shown to know, and who made it."""
-        self.base: tuple[ProcessId, ...] = ()
-        """The last ring of which a whole rotation was heard: what a majority is counted by."""
+        self.base: tuple[ProcessId, ...] = ()  # The last ring of which a whole rotation was heard: what a majority is counted by
         self.change: Change | None = None
         self._disordered: dict[ProcessId, None] = {}
         """Processes whose channel to us does not keep their order; it is said once of each."""
         # what is in order
         self.order: Order | None = None
-        self.rotation = 0
-        """P."""
+        self.rotation = 0  # P
         self.outlet = self._new_outlet()
         self._got: dict[ProcessId, int] = {}
-        self._installed: tuple[ProcessId, ...] = ()
-        """The members of the last view that was installed."""
+        self._installed: tuple[ProcessId, ...] = ()  # The members of the last view that was installed
         self._acks: list[JoinAck] = []
         self._snapshot: JoinAck | None = None
         # our turn
         self.seq = 0
-        self.said: int | None = None
-        """The number of our last packet with messages in it, until it is in the order."""
-        self.visit = 0
-        """That of our last turn, or of the one that we are in."""
-        self._phase = ""
-        """Where we are in our turn: in the slot, waiting for messages; empty: it is not ours."""
+        self.said: int | None = None  # The number of our last packet with messages in it, until it is in the order
+        self.visit = 0  # That of our last turn, or of the one that we are in
+        self._phase = ""  # Where we are in our turn: in the slot, waiting for messages; empty: it is not ours
         self._awaits_order = False
         """Whether our turn waits for packets of before: something is to be said that needs the whole order."""
-        self._awaits_ack = False
-        """Whether our turn waits for the change that lets a process in, which we have to acknowledge."""
-        self._acknowledged = 0
-        """The last change that we have acknowledged, or have made."""
+        self._awaits_ack = False  # Whether our turn waits for the change that lets a process in, which we have to acknowledge
+        self._acknowledged = 0  # The last change that we have acknowledged, or have made
         self._turn_at = 0
-        self._begun_at = 0
-        """When our time began to run: after the slot, and after the turn before ours."""
-        self._not_before = 0
-        """When the turn before ours is over, as far as its heartbeat shows."""
+        self._begun_at = 0  # When our time began to run: after the slot, and after the turn before ours
+        self._not_before = 0  # When the turn before ours is over, as far as its heartbeat shows
         self._spoke_at: int | None = None
         self._by = ""
         self._ready = False
-        self._deferred: Beat | None = None
-        """A token with which our turn begins when all else that has come is heard."""
+        self._deferred: Beat | None = None  # A token with which our turn begins when all else that has come is heard
         self._woke_at = -(1 << 62)
         """When we last heard of a turn that we should have asked for long before: we may have been stopped."""
         self._aside: Callable[[], None] | None = None
         self._leaving = False
         self._own_heard = 0
-        self._own_visit = 0
-        """Our oldest turn whose heartbeat we have not heard; 0: none."""
-        self._due: dict[str, int] = {}
-        """When timers are due."""
-        self._excused: set[str] = set()
-        """Timers that came late and have been set again."""
-        self._farewell: Data | None = None
-        """The packet by which we leave."""
+        self._own_visit = 0  # Our oldest turn whose heartbeat we have not heard; 0: none
+        self._due: dict[str, int] = {}  # When timers are due
+        self._excused: set[str] = set()  # Timers that came late and have been set again
+        self._farewell: Data | None = None  # The packet by which we leave
         self._stable = 0
         self.entrance = Entrance(self)
         self.sponsor = Sponsor(self)
         self.inquiry = Inquiry(self)
 
     # --- the application's side ---------------------------------------------------------------------------------------
-
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if isinstance(how, Propose):
             raise ProtocolError("rtcast cannot propose groups; form them or join them")
@@ -225,7 +205,6 @@ class Ring(Engine):
         self._aside = send
 
     # --- packets ------------------------------------------------------------------------------------------------------
-
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Data):
             if self.hears(source, packet):
@@ -293,7 +272,6 @@ class Ring(Engine):
         return 0 if error is None else self.host.clock() + spent + error
 
     # --- hearing ------------------------------------------------------------------------------------------------------
-
     def hears(self, source: ProcessId, data: Data, *, came: int | None = None) -> bool:
         """A data packet has come: takes notice of what it says to the ring. Whether it may go into the order. ``came``: when it
         came, if that was before we were in."""
@@ -512,7 +490,6 @@ class Ring(Engine):
             self.base = self.ring
 
     # --- waiting for the token ----------------------------------------------------------------------------------------
-
     def path(self) -> list[ProcessId]:
         """Those whose turns come before ours, from the one heard last."""
         ring = self.ring
@@ -614,7 +591,6 @@ class Ring(Engine):
                 self._highest[process] = seq
 
     # --- our turn -----------------------------------------------------------------------------------------------------
-
     def _take_token(self, beat: Beat) -> None:
         """The first copy of a heartbeat gives us the token. On a shared medium the other copies are before us still: they are in
         the turn of their sender, which is not over. Without this wait each turn left its copies to the next one; where delays
@@ -897,7 +873,6 @@ class Ring(Engine):
             self.halt("unheard", f"{self.me} has not heard its own heartbeat", visit=self.visit)
 
     # --- the order ----------------------------------------------------------------------------------------------------
-
     def ordered(self, data: Data) -> None:
         """The next packet of the order, as far as the layer below could tell; if it is not, something was missed for good."""
         order = self.order
@@ -1068,7 +1043,6 @@ class Ring(Engine):
         self.advisor.rotation(rotation, self.ring, self.hold)
 
     # --- stopping -----------------------------------------------------------------------------------------------------
-
     def _missing(self) -> list[Ask]:
         assert self.order is not None
         return self.order.missing(self.heard_visit, {}, self.ends, self.out)
@@ -1103,7 +1077,6 @@ class Ring(Engine):
             self.gaps.reset()
 
     # --- beginning ----------------------------------------------------------------------------------------------------
-
     def found(self, name: ProcessId) -> None:
         """Begins a ring of our own."""
         hold = self.interface.hold(self.me)

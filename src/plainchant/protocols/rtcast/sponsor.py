@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from .ring import Ring
     from .turn import Turn
 
-NAMED: Final = 4
-"""Members that a refusal names: it has to fit into a turn."""
-ROUNDS: Final = 64
-"""Turns of the sponsor that a vote may take: messages that are under way have to be finished first."""
+NAMED: Final = 4  # Members that a refusal names: it has to fit into a turn
+ROUNDS: Final = 64  # Turns of the sponsor that a vote may take: messages that are under way have to be finished first
 
 
 @dataclasses.dataclass(slots=True)
@@ -58,10 +56,8 @@ class Sponsor:
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
         self._host = ring.host
-        self.newcomers: dict[ProcessId, None] = {}
-        """Members that were let in; they may not have spoken yet."""
-        self.change_seq = 0
-        """The number of our last change."""
+        self.newcomers: dict[ProcessId, None] = {}  # Members that were let in; they may not have spoken yet
+        self.change_seq = 0  # The number of our last change
         self._requests: dict[ProcessId, int] = {}
         self._refusals: dict[tuple[ProcessId, ...], str] = {}
         """Joiners whose requests cannot be granted, and why: they are told in our turn."""
@@ -79,8 +75,6 @@ class Sponsor:
         self._vote = None
         self._asked = None
         self._unused_since = None
-
-    # --- requests -----------------------------------------------------------------------------------------------------
 
     def requested(self, source: ProcessId, request: Request) -> None:
         ring = self._ring
@@ -213,8 +207,6 @@ class Sponsor:
         enough = offer >= ring.interface.least_hold(together)
         return Refuse(ring.group, ring.name, text, offer if enough else 0)
 
-    # --- votes --------------------------------------------------------------------------------------------------------
-
     def asked(self, sponsor: ProcessId, query: Query) -> None:
         """A query has its place in the order."""
         self._asked = sponsor, query
@@ -274,8 +266,6 @@ class Sponsor:
         sponsor, query = self._asked
         if sponsor not in change.ring or (change.joined and change.rotation == query.rotation):
             self._end_vote()
-
-    # --- giving P back ------------------------------------------------------------------------------------------------
 
     def _reclaim(self) -> Reclaim | None:
         ring = self._ring

@@ -20,10 +20,8 @@ from ...core.words import listed, names_in, often, short, span, times, whole
 from ..story import Event, Sign, Story
 from .story_words import STOPS, act, broken, ground, missing, packets
 
-_NAMED_MAX: Final = 3
-"""Broken assumptions that are named; the rest is left out."""
-_LABEL_MAX: Final = 8
-"""Characters of a sender's name in a label."""
+_NAMED_MAX: Final = 3  # Broken assumptions that are named; the rest is left out
+_LABEL_MAX: Final = 8  # Characters of a sender's name in a label
 
 
 class RingStory(Story):
@@ -37,8 +35,6 @@ class RingStory(Story):
 
     act = staticmethod(act)
     ground = staticmethod(ground)
-
-    # --- one row ------------------------------------------------------------------------------------------------------
 
     @staticmethod
     def likeness(event: Event) -> tuple[str, ...] | None:
@@ -83,8 +79,6 @@ class RingStory(Story):
                 return not event.detail.get("omission")
         return False
 
-    # --- turns --------------------------------------------------------------------------------------------------------
-
     def _turn_of(self, event: Event) -> Event | None:
         """The turn in which something was sent: the process's ``token`` row of that instant."""
         found = self.run.find("token", process=event.process, group=event.group, after=event.when - 1, until=event.when)
@@ -99,8 +93,6 @@ class RingStory(Story):
         if rotation is not None and bound is not None and rotation > bound:
             told += f", {span(rotation)} after the turn before, and P is {span(bound)}"
         return told
-
-    # --- what a delivery waited for ------------------------------------------------------------------------------------
 
     def held_up(self, first: Event, sent: int, naming: Sequence[Event]) -> list[str]:
         if self.run.parameters.get("delivery") != "safe":
@@ -121,8 +113,6 @@ class RingStory(Story):
             if event.process in _destinations(row) and row.sender == ask.sender:
                 return f"{told}, and {row.process} sent {'it' if first == last else 'them'} again at {run.moment(row.when)}"
         return told
-
-    # --- views --------------------------------------------------------------------------------------------------------
 
     def admitted_by(self, view: Event) -> str | None:
         change = self._change_of(view)
@@ -164,8 +154,6 @@ class RingStory(Story):
     def _is_beside(self, event: Event, *kinds: str) -> bool:
         """Whether the same process has a row of one of these kinds at the same instant."""
         return bool(self.run.find(*kinds, process=event.process, after=event.when - 1, until=event.when))
-
-    # --- processes ----------------------------------------------------------------------------------------------------
 
     def is_told(self, event: Event) -> bool:
         match event.kind:
@@ -210,8 +198,6 @@ class RingStory(Story):
             return []
         asked = times(len(admitted) + len(rejected), "single message")
         return [f"It asked for the deadlines of {asked}, of which {len(admitted):,} were admitted."]
-
-    # --- why a member stopped -----------------------------------------------------------------------------------------
 
     def stopped(self, crash: Event) -> str | None:
         code = crash.detail.get("reason")
@@ -278,8 +264,6 @@ class RingStory(Story):
         known = evidence if isinstance(evidence, dict) else {}
         silent, base = ([str(name) for name in known.get(key) or ()] for key in ("silent", "base"))
         return [f"of the ring {{{', '.join(base)}}} it did not hear {listed(silent)}"] if silent and base else []
-
-    # --- deadlines ----------------------------------------------------------------------------------------------------
 
     def meanwhile(self, after: int, until: int) -> list[str]:
         found: dict[tuple[str, str], list[Event]] = {}

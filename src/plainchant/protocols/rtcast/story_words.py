@@ -110,9 +110,6 @@ def broken(detail: Detail) -> str | None:
     return f"finds {what} broken" + (f": {took}{most}" if measured is not None else "")
 
 
-# --- turns and membership --------------------------------------------------------------------------------------------
-
-
 def _token(detail: Detail, sender: str | None) -> str:
     ways = {"token": "by the token", "timeout": "by its timeout, without the token", "alone": "alone on the ring"}
     told = f"has turn {detail['visit']}, {ways.get(str(detail.get('by')), 'by the token')}"
@@ -205,9 +202,6 @@ def _collision(detail: Detail, sender: str | None) -> str:
     return f"hears nothing of the requests of {listed(names_in(detail['processes']))}, which collided in the join slot"
 
 
-# --- what is missing -------------------------------------------------------------------------------------------------
-
-
 def _receive(detail: Detail, sender: str | None) -> str:
     lost = [packets(*each) for each in missing(detail)]
     return f"has missed {listed(lost, most=3) or 'something'} for good"
@@ -235,9 +229,6 @@ def _drop(detail: Detail, sender: str | None) -> str | None:
         case "foreign":
             return f"throws {what}{source} away, which is not of its ring"
     return None
-
-
-# --- admission and clocks --------------------------------------------------------------------------------------------
 
 
 def _demand(detail: Detail) -> str:

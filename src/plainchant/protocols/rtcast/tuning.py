@@ -29,21 +29,15 @@ from ..buffers import room
 from ..registry import Surroundings
 from .parameters import Parameters
 
-DELAY_MAX: Final = 100 * MS
-"""Longer than a process waits for a processor that it shares with a few others."""
-SLACK: Final = 25 * MS
-"""How late a timer is, at the most, where as many processes wait."""
+DELAY_MAX: Final = 100 * MS  # Longer than a process waits for a processor that it shares with a few others
+SLACK: Final = 25 * MS  # How late a timer is, at the most, where as many processes wait
 HOLD: Final = 20 * MS
 IDLE_HOLD: Final = 4 * MS
-GATHER: Final = 3 * SECOND
-"""Those who form a group begin at once; each of them that comes into the ring takes a slot or two."""
-RECLAIM_AFTER: Final = 10 * SECOND
-"""A process that was killed is started again by then."""
-PATIENCE: Final = 5 * SECOND
-"""A program that does not read for so long is not just busy."""
+GATHER: Final = 3 * SECOND  # Those who form a group begin at once; each of them that comes into the ring takes a slot or two
+RECLAIM_AFTER: Final = 10 * SECOND  # A process that was killed is started again by then
+PATIENCE: Final = 5 * SECOND  # A program that does not read for so long is not just busy
 CLOCK_EVERY: Final = 1 * SECOND
-RESERVED: Final = 4096
-"""Bytes of a turn for what the ring itself sends."""
+RESERVED: Final = 4096  # Bytes of a turn for what the ring itself sends
 MOST_BYTES: Final = 384 << 10
 MOST_PACKETS: Final = 96
 """Of a rotation: a process whose processor is busy gets through so much well within d_max, also in small messages."""
