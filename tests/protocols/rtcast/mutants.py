@@ -16,7 +16,7 @@ from unittest import mock
 import msgspec
 
 from plainchant.core.model import Batch, GroupId, ProcessId
-from plainchant.protocols.rtcast import analysis, entrance
+from plainchant.protocols.rtcast import analysis
 from plainchant.protocols.rtcast.admission import Admission
 from plainchant.protocols.rtcast.analysis import NUMBER, Item
 from plainchant.protocols.rtcast.entrance import Entrance
@@ -221,9 +221,6 @@ mutant("a process that wakes up takes the first token that it finds", Ring, "_ma
 @mutant("a turn begins with the first copy of the heartbeat", Ring, "_take_token")
 def _takes_at_once(self: Ring, beat: Beat) -> None:
     self.take_turn("token", beat.visit + 1, beat.slot)
-
-
-mutant("a joiner knocks as if it were the only one", entrance, "CROWD")(1)
 
 
 @mutant("each copy of a question is answered as often as a heartbeat is sent", Inquiry, "_answer")

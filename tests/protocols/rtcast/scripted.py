@@ -176,20 +176,6 @@ SCENARIOS: Mapping[str, Script] = {
             workload=(Workload(rate=20.0, size=20),),
         )
     ),
-    # They knock at one instant, each again and again, and no knock is in a turn.
-    "twenty-eight join four at once": Script(
-        dataclasses.replace(
-            _sixteen(
-                "twenty-eight",
-                *(Fault(kind="join", at=_time(700), process=f"q{number}") for number in range(28)),
-                r=0,
-                later=tuple(f"q{number}" for number in range(28)),
-                network=dataclasses.replace(NEAR, header=64),
-                size=4,
-            ),
-            parameters={"retransmissions": 0, "header": 128, "hold": _time(6), "gather": _time(1000)},
-        )
-    ),
     "a seventeenth joins": Script(_sixteen("seventeen", _SEVENTEENTH, later=("q",))),
     "a seventeenth joins, large headers": Script(
         _sixteen("seventeen-headers", _SEVENTEENTH, later=("q",), network=dataclasses.replace(NEAR, header=64))
@@ -203,8 +189,8 @@ SCENARIOS: Mapping[str, Script] = {
     # p2 wakes up with a token from before its elimination, when it is the turn of another member on the same medium.
     "one of three wakes up": Script(
         dataclasses.replace(
-            _sixteen("wakes-up", Fault(kind="pause", at=_time(1061.9), process="p2", length=_time(206.3)), size=3),
-            parameters={"clocks": "none"},
+            _sixteen("wakes-up", Fault(kind="pause", at=_time(1063), process="p2", length=_time(209)), size=3),
+            parameters={"clocks": "none", "heartbeats": 1},
             workload=(Workload(rate=40.0, size=1300),),
         ),
         {"p2": "eliminated"},

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from ...core.model import Form, Join, ProcessId, Reason, Timer, View
-from .interface import KNOCK as KNOCK_BYTES
 from .packets import Beat, Change, Data, JoinAck, Knock, Partial, Refuse, Request
 from .sizes import JOINERS, MENTIONED
 
@@ -31,8 +30,6 @@ KNOCK: Final = "knock"
 KNOCKS_EVERY: Final = 4
 """A process knocks every so many times d_max, or less often where many knock, each of them a little off that time."""
 KNOCKS_SHARE: Final = 8  # One part in so many of a medium is for the knocks of processes that form a group
-CROWD: Final = 128
-"""Joiners that would fill the medium with their knocks. They know nothing of each other, so each knocks as if they were many."""
 ACKS: Final = "acknowledgements"
 PATIENCE: Final = 10  # So many times ``gather`` a joiner looks for the group
 MOST_KEPT: Final = 4096
@@ -87,8 +84,7 @@ class Entrance:
         """How often a process knocks. Many that form a group on one medium must leave room for the ring among them."""
         interface = self._ring.interface
         together = len(self._form) * interface.cost(interface.sizes(self._form).knock)
-        crowd = 0 if self._form else CROWD * interface.cost(KNOCK_BYTES)
-        return max(KNOCKS_EVERY * interface.delay_max, KNOCKS_SHARE * together, crowd)
+        return max(KNOCKS_EVERY * interface.delay_max, KNOCKS_SHARE * together)
 
     @property
     def _known_for(self) -> int:
@@ -107,10 +103,6 @@ class Entrance:
             self._contacts = how.contacts
             self._until = self._host.now + PATIENCE * gather
             self._state("joining")
-            # Many may begin at one instant, as when a machine is started.
-            crowd = CROWD * self._ring.interface.cost(KNOCK_BYTES)
-            self._host.set_timer(KNOCK, self._host.now + self._host.random.randrange(crowd))
-            return
         self._knock()
 
     def _state(self, state: str, **detail: str) -> None:

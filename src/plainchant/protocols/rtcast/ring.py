@@ -593,9 +593,11 @@ class Ring(Engine):
     # --- our turn -----------------------------------------------------------------------------------------------------
     def _take_token(self, beat: Beat) -> None:
         """The first copy of a heartbeat gives us the token. On a shared medium the other copies are before us still: they are in
-        the turn of their sender, which is not over. Without this wait each turn left its copies to the next one; where delays
-        are short and heartbeats long, some turns later a packet waited for the medium for longer than d_max."""
-        self._not_before = self.host.now + (self.parameters.heartbeats - 1) * self.interface.cost(size_of(beat))
+        the turn of their sender, which is not over. Without this wait each turn left its copies to the next; where delays
+        are short and heartbeats long or many, its packets waited for the medium for longer than d_max. Half of ``slack`` is time
+        enough for a short rest: the ring need not be slower for that."""
+        rest = (self.parameters.heartbeats - 1) * self.interface.cost(size_of(beat))
+        self._not_before = self.host.now + max(0, rest - self.interface.slack // 2)
         self.take_turn("token", beat.visit + 1, beat.slot)
 
     def take_turn(self, by: str, visit: int, slot: bool, change: Change | None = None) -> None:
