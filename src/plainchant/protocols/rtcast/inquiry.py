@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .turn import Turn
 
 PROBE: Final = "probe"
+TOKEN: Final = "token"
 OWED: Final = 2  # Answers that a turn has time for; further askers ask again
 
 
@@ -155,20 +156,9 @@ class Inquiry:
     def _answer(self, source: ProcessId, where: Where) -> None:
         ring = self._ring
         beat = ring.last_beat(ring.heard_holder)
-        here = Here(
-            ring.group,
-            ring.name,
-            where.visit,
-            ring.heard_visit,
-            ring.heard_holder,
-            self._host.now - ring.heard_at,
-            ring.highest_of(where.silent),
-            ring.number,
-            ring.heard_end,
-            beat if where.whole and ring.heard_end else None,
-            ring.change if where.whole else None,
-        )
-        self._host.send((source,), here)
+        heard = (where.visit, ring.heard_visit, ring.heard_holder, self._host.now - ring.heard_at, ring.highest_of(where.silent))
+        whole = (beat if ring.heard_end else None, ring.change) if where.whole else (None, None)
+        self._host.send((source,), Here(ring.group, ring.name, *heard, ring.number, ring.heard_end, *whole))
 
     def _stands_still(self, source: ProcessId, where: Where) -> bool:
         """Whether no member speaks as far as we hear: then the medium is free for an answer."""
@@ -190,7 +180,7 @@ class Inquiry:
         between = path[path.index(source) :] if source in path else [source, *path]
         holds = [ring.holds.get(process, int(ring.parameters.hold)) for process in between]
         asking = ring.interface.probe(ring.ring) + ring.interface.tale(ring.ring)
-        ring.wait_for_token(self._host.now + asking + ring.interface.patience(holds))
+        ring.set_due(TOKEN, self._host.now + asking + ring.interface.patience(holds))
 
     def pay(self, turn: Turn) -> None:
         """In our turn: answers members that asked while the ring turned, if there is time left. A member that hears nothing has
@@ -217,7 +207,7 @@ class Inquiry:
         if any(process in self.answers for process in silent):
             # A member that is alive has its turn before us, and finds out itself.
             wait = ring.interface.patience([ring.holds.get(process, 0) for process in path])
-            ring.wait_for_token(self._host.now + wait)
+            ring.set_due(TOKEN, self._host.now + wait)
             return
         waited = self._host.now - ring.heard_at
         if len(ring.ring) > 2 and not self.answers:
@@ -243,15 +233,8 @@ class Inquiry:
         ring = self._ring
         last = tuple((process, self._last_of(process)) for process in silent)
         gone = tuple((process, number) for process, number in ring.out.items() if process not in ring.ring)
-        self._host.record(
-            "suspect",
-            ring.group,
-            processes=list(silent),
-            last=dict(last),
-            after=ring.heard_visit,
-            waited=waited,
-            answers=list(self.answers),
-        )
+        found = {"processes": list(silent), "last": dict(last), "after": ring.heard_visit, "waited": waited}
+        self._host.record("suspect", ring.group, **found, answers=list(self.answers))
         visit = ring.heard_visit + len(ring.path())
         staying = tuple(process for process in ring.ring if process not in silent)
         holds = tuple(ring.holds[process] for process in staying)

@@ -32,32 +32,14 @@ import msgspec
 
 from ...core.engine import Engine, Host
 from ...core.model import MS, Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer, View
+from . import packets
 from .advisor import Advisor
 from .entrance import Entrance
-from .inquiry import PROBE, Inquiry
+from .inquiry import PROBE, TOKEN, Inquiry
 from .interface import Interface
 from .order import Order, Place
 from .outlet import Outlet, least
-from .packets import (
-    Ask,
-    Asked,
-    Beat,
-    Change,
-    Data,
-    Decided,
-    Here,
-    JoinAck,
-    Knock,
-    Numbers,
-    Partial,
-    Query,
-    Reclaim,
-    Refuse,
-    Request,
-    Vote,
-    Where,
-    Word,
-)
+from .packets import Ask, Asked, Beat, Change, Data, Decided, JoinAck, Numbers, Query, Reclaim, Word
 from .parameters import Parameters
 from .sizes import ASKS, size_of
 from .sponsor import Sponsor
@@ -66,7 +48,6 @@ from .turn import Turn
 if TYPE_CHECKING:
     from .gaps import Gaps
 
-TOKEN: Final = "token"
 WOKEN: Final = "woken"
 SLOT: Final = "slot"
 IDLE: Final = "idle"
@@ -95,63 +76,69 @@ class Ring(Engine):
         self.advisor = advisor or Advisor()
         self.gaps: Gaps | None = None
         self._clock_error = clock_error or (lambda: int(parameters.clock_error))
+        self._clear("", (), {}, 0, False)
+        self._disordered: dict[ProcessId, None] = {}  # Processes whose channel to us does not keep order; recorded once for each
+        self.order: Order | None = None
+        self.rotation = 0  # P
+        self._installed: tuple[ProcessId, ...] = ()  # The members of the last view that was installed
+        self._awaits_order = False  # Our turn waits for earlier packets: what it has to say needs the whole order
+        self._awaits_ack = False  # Our turn waits for the change that lets a process in, which we have to acknowledge
+        self._turn_at = 0
+        self._begun_at = 0  # When our time began to run: after the slot, and after the turn before ours
+        self._not_before = 0  # When the turn before ours is over, as far as its heartbeat shows
+        self._by = ""
+        self._ready = False
+        self._woke_at = -(1 << 62)  # When a turn was heard that we should have asked for long before: we may have been stopped
+        self._aside: Callable[[], None] | None = None
+        self._leaving = False
+        self._due: dict[str, int] = {}  # When timers are due
+        self._excused: set[str] = set()  # Timers that came late and have been set again
+        self.farewell: Data | None = None  # The packet by which we leave
+        self.entrance, self.sponsor, self.inquiry = Entrance(self), Sponsor(self), Inquiry(self)
+        self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
+            Beat: self._receive_beat,
+            packets.Where: self.inquiry.asked,
+            packets.Here: self.inquiry.answered,
+            packets.Vote: self.sponsor.voted,
+            packets.Request: self.sponsor.requested,
+            packets.Knock: self.entrance.knocked,
+            packets.JoinAck: self.entrance.acknowledged,
+            packets.Partial: self.entrance.told,
+            packets.Refuse: lambda _, packet: self.entrance.refused(packet),
+        }
+
+    def _clear(
+        self, name: ProcessId, ring: tuple[ProcessId, ...], holds: dict[ProcessId, int], number: int, formed: bool
+    ) -> None:
+        """What belongs to one ring, as it is at its beginning."""
         # what is heard
-        self.name: ProcessId = ""  # The ring's founder; empty: we are in none
-        self.ring: tuple[ProcessId, ...] = ()
-        self._before: tuple[ProcessId, ...] = ()
-        self.holds: dict[ProcessId, int] = {}
-        self.number = 0
-        self.formed = False
-        self.heard_visit = 0
-        self.heard_holder: ProcessId = ""
-        self.heard_at = 0
+        self.name = name  # The ring's founder; empty: we are in none
+        self.ring = self._before = ring
+        self.base = ring  # The last ring of which a whole rotation was heard: what a majority is counted by
+        self.holds, self.number, self.formed = holds, number, formed
+        self.heard_visit, self.heard_holder, self.heard_at = 0, self.me, self.host.now
         self.beats: dict[ProcessId, Beat] = {}
         self.ends: dict[int, int] = {}  # The last number of turns whose heartbeat was heard, by visit
         self.out: dict[ProcessId, int] = {}  # Eliminated members that are in the order still, and their last numbers
         self._highest: dict[ProcessId, int] = {}
-        self._spoke: dict[ProcessId, tuple[int, ProcessId]] = {}
-        """The newest change that each member has shown to know, and who made it."""
-        self.base: tuple[ProcessId, ...] = ()  # The last ring of which a whole rotation was heard: what a majority is counted by
+        self._spoke: dict[ProcessId, tuple[int, ProcessId]] = {}  # The newest change each member has shown to know, and its maker
         self.change: Change | None = None
-        self._disordered: dict[ProcessId, None] = {}
-        """Processes whose channel to us does not keep their order; it is said once of each."""
         # what is in order
-        self.order: Order | None = None
-        self.rotation = 0  # P
         self.outlet = self._new_outlet()
-        self._got: dict[ProcessId, int] = {}
-        self._installed: tuple[ProcessId, ...] = ()  # The members of the last view that was installed
+        self._got = dict.fromkeys(ring, 0)
         self._acks: list[JoinAck] = []
         self._snapshot: JoinAck | None = None
+        self._acknowledged = number  # The last change that we have acknowledged, or have made
+        self._stable = 0
         # our turn
-        self.seq = 0
+        self.seq = self.parameters.numbers - 1
         self.said: int | None = None  # The number of our last packet with messages in it, until it is in the order
         self.visit = 0  # That of our last turn, or of the one that we are in
         self._phase = ""  # Where we are in our turn: in the slot, waiting for messages; empty: it is not ours
-        self._awaits_order = False
-        """Whether our turn waits for packets of before: something is to be said that needs the whole order."""
-        self._awaits_ack = False  # Whether our turn waits for the change that lets a process in, which we have to acknowledge
-        self._acknowledged = 0  # The last change that we have acknowledged, or have made
-        self._turn_at = 0
-        self._begun_at = 0  # When our time began to run: after the slot, and after the turn before ours
-        self._not_before = 0  # When the turn before ours is over, as far as its heartbeat shows
         self._spoke_at: int | None = None
-        self._by = ""
-        self._ready = False
         self._deferred: Beat | None = None  # A token with which our turn begins when all else that has come is heard
-        self._woke_at = -(1 << 62)
-        """When we last heard of a turn that we should have asked for long before: we may have been stopped."""
-        self._aside: Callable[[], None] | None = None
-        self._leaving = False
         self._own_heard = 0
         self._own_visit = 0  # Our oldest turn whose heartbeat we have not heard; 0: none
-        self._due: dict[str, int] = {}  # When timers are due
-        self._excused: set[str] = set()  # Timers that came late and have been set again
-        self._farewell: Data | None = None  # The packet by which we leave
-        self._stable = 0
-        self.entrance = Entrance(self)
-        self.sponsor = Sponsor(self)
-        self.inquiry = Inquiry(self)
 
     # --- the application's side ---------------------------------------------------------------------------------------
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
@@ -194,12 +181,6 @@ class Ring(Engine):
             else:
                 self.host.cancel_timer(READING)
 
-    def _stop_unread(self) -> None:
-        if self.name:
-            patience = int(self.parameters.patience)
-            text = f"the application of {self.me} has not read what it was given for {patience // MS} ms"
-            self.halt("not reading", text, patience_ns=patience)
-
     def aside(self, send: Callable[[], None]) -> None:
         """Another layer has a packet to send that is in no order, such as a question about the time: in our next turn."""
         self._aside = send
@@ -209,24 +190,8 @@ class Ring(Engine):
         if isinstance(packet, Data):
             if self.hears(source, packet):
                 self._take_in(packet)
-        elif isinstance(packet, Beat):
-            self._receive_beat(source, packet)
-        elif isinstance(packet, Where):
-            self.inquiry.asked(source, packet)
-        elif isinstance(packet, Here):
-            self.inquiry.answered(source, packet)
-        elif isinstance(packet, Vote):
-            self.sponsor.voted(source, packet)
-        elif isinstance(packet, Request):
-            self.sponsor.requested(source, packet)
-        elif isinstance(packet, Knock):
-            self.entrance.knocked(source, packet)
-        elif isinstance(packet, JoinAck):
-            self.entrance.acknowledged(source, packet)
-        elif isinstance(packet, Partial):
-            self.entrance.told(source, packet)
-        elif isinstance(packet, Refuse):
-            self.entrance.refused(packet)
+        elif (handle := self._handlers.get(type(packet))) is not None:
+            handle(source, packet)
 
     def expire(self, timer: Timer) -> None:
         if timer == TOKEN:
@@ -240,7 +205,10 @@ class Ring(Engine):
         elif timer == OWN:
             self._check_own()
         elif timer == READING:
-            self._stop_unread()
+            if self.name:
+                patience = int(self.parameters.patience)
+                text = f"the application of {self.me} has not read what it was given for {patience // MS} ms"
+                self.halt("not reading", text, patience_ns=patience)
         else:
             self.entrance.expire(timer)
 
@@ -275,9 +243,7 @@ class Ring(Engine):
     def hears(self, source: ProcessId, data: Data, *, came: int | None = None) -> bool:
         """A data packet has come: takes notice of what it says to the ring. Whether it may go into the order. ``came``: when it
         came, if that was before we were in."""
-        if self.entrance.keeps(source, data):
-            return False
-        if data.ring != self.name or not self.name:
+        if self.entrance.keeps(source, data) or data.ring != self.name or not self.name:
             return False
         order = self.order
         if not 0 <= data.seq < self.parameters.numbers or not self._is_sound(data.word):
@@ -323,8 +289,7 @@ class Ring(Engine):
             self.outlet.flush()
 
     def _check_channel(self, source: ProcessId, data: Data) -> None:
-        """P2: what one process sends to another comes in the order in which it was sent. If not, it is only early: see
-        ``Gaps``."""
+        """P2: a channel between two processes keeps the order. If it does not, a packet is only early: see ``Gaps``."""
         beat = self.beats.get(source)
         if beat is not None and beat.visit == data.visit and data.at and data.at < beat.at and source not in self._disordered:
             self._disordered[source] = None
@@ -380,22 +345,15 @@ class Ring(Engine):
         if change.number <= self.number or not self._is_sound(change):
             return
         if self.me not in change.ring and change.left != self.me:
-            self.halt(
-                "eliminated",
-                f"{self.me} was eliminated from {self.group}: its heartbeat was not heard",
-                number=change.number,
-                last=dict(change.out).get(self.me),
-            )
+            text = f"{self.me} was eliminated from {self.group}: its heartbeat was not heard"
+            self.halt("eliminated", text, number=change.number, last=dict(change.out).get(self.me))
             return
         self._adopt(change)
         if self.heard_holder in change.ring or not self._phase:
             self._arm()
 
     def _adopt(self, change: Change) -> None:
-        self._before = self.ring
-        self.ring = change.ring
-        self.number = change.number
-        self.change = change
+        self._before, self.ring, self.number, self.change = self.ring, change.ring, change.number, change
         self.holds = dict(zip(change.ring, change.holds, strict=True))
         there = {*self._before, *self.out, *(self.order.members if self.order is not None else ())}
         self.out.update((process, last) for process, last in change.out if process in there)
@@ -412,11 +370,9 @@ class Ring(Engine):
         if beat.ring != self.name or not self.name or self.entrance.is_outside:
             self.entrance.hears_ring(source, beat)
             return
-        if source not in self.ring and (source, beat.visit) != (self.heard_holder, self.heard_visit):
-            return
-        if not self.fresh(source, beat.at, "Beat"):
-            return
-        self.note_beat(source, beat)
+        is_known = source in self.ring or (source, beat.visit) == (self.heard_holder, self.heard_visit)
+        if is_known and self.fresh(source, beat.at, "Beat"):
+            self.note_beat(source, beat)
 
     def note_beat(self, source: ProcessId, beat: Beat) -> None:
         """A heartbeat that counts, heard ourselves or by somebody who tells us."""
@@ -514,17 +470,14 @@ class Ring(Engine):
         self.set_due(TOKEN, max(self.heard_at + wait, self.host.now))
 
     def _timed_out(self) -> None:
-        if self._phase or not self.name or self._deferred is not None:
+        if self._phase or not self.name or self._deferred is not None or self._is_late(TOKEN):
             return
-        if self._is_late(TOKEN):
-            return
-        if len(self.ring) == 1:
-            if self._is_silent:
-                self.set_due(TOKEN, self.host.now + self.hold)
-            else:
-                self.take_turn("alone", self.heard_visit + 1, False)
-            return
-        self.inquiry.begin()
+        if len(self.ring) > 1:
+            self.inquiry.begin()
+        elif self._is_silent:
+            self.set_due(TOKEN, self.host.now + self.hold)
+        else:
+            self.take_turn("alone", self.heard_visit + 1, False)
 
     def _take_deferred(self) -> None:
         """All that had come is heard: if the token is still the newest, our turn begins."""
@@ -543,10 +496,6 @@ class Ring(Engine):
         if len(self.ring) > 1 or self.will_form or self._leaving:
             return False
         return not self.sponsor.has_words and not self.entrance.knockers()
-
-    def wait_for_token(self, until: int) -> None:
-        """Waits for the token so long; then asks."""
-        self.set_due(TOKEN, until)
 
     def take_lost_token(self) -> None:
         """The token was for us and is lost: our predecessor's heartbeat says whose it is. If it is not ours, we are not on the
@@ -603,10 +552,8 @@ class Ring(Engine):
     def take_turn(self, by: str, visit: int, slot: bool, change: Change | None = None) -> None:
         self.inquiry.close()
         self.host.cancel_timer(TOKEN)
-        self.visit = visit
-        self._by = by
-        self._turn_at = self.host.now
-        self._begun_at = self.host.now
+        self.visit, self._by = visit, by
+        self._turn_at = self._begun_at = self.host.now
         if change is not None:
             self._phase = IDLE
             self._speak(change)
@@ -758,16 +705,9 @@ class Ring(Engine):
 
     def _goodbye(self) -> Change:
         ring = tuple(process for process in self.ring if process != self.me)
-        return Change(
-            self.number + 1,
-            ring,
-            tuple(self.holds[process] for process in ring),
-            0,
-            self.will_form,
-            left=self.me,
-            left_at=(self.seq + 1) % self.parameters.numbers,
-            by=self.me,
-        )
+        holds = tuple(self.holds[process] for process in ring)
+        left_at = (self.seq + 1) % self.parameters.numbers
+        return Change(self.number + 1, ring, holds, 0, self.will_form, left=self.me, left_at=left_at, by=self.me)
 
     def _pass_on(self, turn: Turn, now: int) -> None:
         ring = self.ring
@@ -779,24 +719,9 @@ class Ring(Engine):
         voting = self.sponsor.voting if change is None else ()
         mentioned = self.entrance.mentions() if change is None else ()
         at = self.stamp(turn.spent + self.interface.cost(turn.sizes.beat))
-        beat = Beat(
-            self.group,
-            self.name,
-            self.number,
-            self.visit,
-            self.seq,
-            following,
-            bool(knockers),
-            at,
-            self.will_form,
-            self.rotation,
-            asks,
-            self.order.rank if self.order is not None else 0,
-            change,
-            self.changed_by,
-            voting,
-            mentioned,
-        )
+        told = (asks, self.order.rank if self.order is not None else 0, change, self.changed_by, voting, mentioned)
+        turn_is = (self.number, self.visit, self.seq, following, bool(knockers), at)
+        beat = Beat(self.group, self.name, *turn_is, self.will_form, self.rotation, *told)
         to = tuple(dict.fromkeys((*ring, self.me, *knockers)))
         size = turn.sizes.beat + max(0, len(asks) - ASKS) * self._ask_size
         for copy in range(self.parameters.heartbeats):
@@ -837,17 +762,9 @@ class Ring(Engine):
         if not self.entrance.is_installed:
             return
         held = turn.spent + self.host.now - self._begun_at
-        self.host.record(
-            "token",
-            self.group,
-            by=self._by,
-            visit=self.visit,
-            rotation=rotation,
-            hold=held,
-            bound=self.rotation,
-            printed=self.interface.printed(self.ring, list(self.holds.values())),
-            packets=turn.packets,
-        )
+        printed = self.interface.printed(self.ring, list(self.holds.values()))
+        times = {"rotation": rotation, "hold": held, "bound": self.rotation, "printed": printed}
+        self.host.record("token", self.group, by=self._by, visit=self.visit, **times, packets=turn.packets)
         if rotation is not None and self.formed and self._by == "token" and rotation > self.rotation:
             self.host.record("state", self.group, broken="rotation", measured=rotation, bound=self.rotation)
 
@@ -859,14 +776,10 @@ class Ring(Engine):
         if self.gaps is not None:
             self.gaps.forget(keep)
 
-    def farewell(self, data: Data) -> None:
-        """We leave by this packet."""
-        self._farewell = data
-
     def _check_own(self) -> None:
         """A member that does not hear itself has a send omission: it stops (A1). Whoever leaves has its whole order behind it."""
-        if self._is_gone and self.name and self._farewell is not None and self.order is not None:
-            self.ordered(self._farewell)
+        if self._is_gone and self.name and self.farewell is not None and self.order is not None:
+            self.ordered(self.farewell)
             return
         if not self.name or self._is_late(OWN):
             return
@@ -881,12 +794,8 @@ class Ring(Engine):
         assert order is not None
         place = order.place(data)
         if place is Place.CONTRADICTS:
-            self.halt(
-                "omission",
-                f"{self.me} has packets that {data.sender} knows nothing of: the others will never have them",
-                sender=data.sender,
-                visit=data.visit,
-            )
+            text = f"{self.me} has packets that {data.sender} knows nothing of: the others will never have them"
+            self.halt("omission", text, sender=data.sender, visit=data.visit)
             return
         if place is not Place.NEXT:
             self.omission(self._missing(), f"{self.me} has missed a packet before turn {data.visit} of {data.sender}")
@@ -928,22 +837,10 @@ class Ring(Engine):
     def _acknowledgement(
         self, change: Change, visit: int, holder: ProcessId, complete: bool, seqs: Mapping[ProcessId, int], rank: int
     ) -> JoinAck:
-        return JoinAck(
-            self.group,
-            self.name,
-            change.number,
-            change.ring,
-            change.holds,
-            change.joined,
-            change.rotation,
-            change.formed,
-            visit,
-            holder,
-            complete,
-            tuple((process, seqs[process]) for process in change.ring),
-            rank,
-            crc32(self.advisor.partial()),
-        )
+        changed = (change.number, change.ring, change.holds, change.joined, change.rotation, change.formed)
+        vector = tuple((process, seqs[process]) for process in change.ring)
+        digest = crc32(self.advisor.partial())
+        return JoinAck(self.group, self.name, *changed, visit, holder, complete, vector, rank, digest)
 
     def _reached(self, change: Change) -> None:
         """All that comes before a change has been delivered: who joins by it is told how things stand."""
@@ -974,7 +871,7 @@ class Ring(Engine):
         self.host.send(change.joined, ack)
         parts = self.sponsor.parts()
         for index, part in enumerate(parts):
-            self.host.send(change.joined, Partial(self.group, self.name, change.number, index, len(parts), part))
+            self.host.send(change.joined, packets.Partial(self.group, self.name, change.number, index, len(parts), part))
 
     def _new_outlet(self) -> Outlet:
         got = self._all_have if self.parameters.delivery == "safe" else None
@@ -1091,16 +988,10 @@ class Ring(Engine):
     def enter(self, ack: JoinAck, heard_at: int) -> None:
         """Takes a place on a ring, as its members have told us that it is; ``heard_at``: when we heard of the change."""
         self._enter(ack.ring, ack.members, dict(zip(ack.members, ack.holds, strict=True)), ack.number, ack.formed)
+        numbers, self._highest = self.parameters.numbers, dict(ack.seqs)
         self.order = Order(
-            ack.members,
-            self.parameters.numbers,
-            visit=ack.visit,
-            holder=ack.holder,
-            complete=ack.complete,
-            seqs=dict(ack.seqs),
-            rank=ack.rank,
+            ack.members, numbers, visit=ack.visit, holder=ack.holder, complete=ack.complete, seqs=self._highest, rank=ack.rank
         )
-        self._highest = dict(ack.seqs)
         self.heard_visit, self.heard_holder, self.heard_at = ack.visit, ack.holder, heard_at
         self.visit = self._own_heard = ack.visit
         old = (process for process in ack.members if process not in ack.joined)
@@ -1115,21 +1006,7 @@ class Ring(Engine):
         self, name: ProcessId, ring: tuple[ProcessId, ...], holds: dict[ProcessId, int], number: int, formed: bool
     ) -> None:
         self._stop_timers()
-        self.name = name
-        self.ring = self._before = self.base = ring
-        self.holds = holds
-        self.number = number
-        self.formed = formed
-        self.seq = self.parameters.numbers - 1
-        self.said = None
-        self._stable = 0
-        self.beats, self.ends, self.out, self._highest, self._spoke = {}, {}, {}, {}, {}
-        self._got = dict.fromkeys(ring, 0)
-        self._acks, self._snapshot, self.change, self._acknowledged = [], None, None, number
-        self.heard_visit, self.heard_holder, self.heard_at = 0, self.me, self.host.now
-        self.visit = self._own_heard = self._own_visit = 0
-        self._phase, self._spoke_at, self._deferred = "", None, None
-        self.outlet = self._new_outlet()
+        self._clear(name, ring, holds, number, formed)
         self.sponsor.reset()
         self.inquiry.reset()
         if self.gaps is not None:

@@ -112,7 +112,7 @@ class Turn:
             self.word_is_last = data.word is not None
         ring = self._ring
         if isinstance(data.word, Change) and data.word.left == ring.me:
-            ring.farewell(data)
+            ring.farewell = data
         if ring.gaps is not None:
             ring.gaps.sent(data)
         ring.host.send(tuple(dict.fromkeys((*to, ring.me))), data)
