@@ -1,7 +1,5 @@
 """Admission control (section 5): promises deadlines, and hands messages to the ring so that they are kept.
 
-Theory of operation
--------------------
 The layer stands above the ring. What it may promise :mod:`.analysis` reckons; when pieces of promised messages may go out the
 :mod:`.regulator` says. The ring asks for packets in its turn until it gets none or T is over; it gets what the regulator has
 released, first in first out, and only then messages without a deadline.
@@ -12,9 +10,9 @@ alternate, and what was promised late and is urgent does not wait for what is lo
 stream in front; the whole message is delivered with the rank of its last piece. A promised packet for which a turn has no room
 left waits for the next turn, and everything behind it too; nothing is ever squeezed in at the price of one more header.
 
-**A view without a sender drops its partial messages**, at everybody at the same place; one that its sender gave up is replaced by
-the next one with its number. Who joins takes over what the others have
-heard of messages that are not whole (``partial``, ``adopt``); nobody has to send anything again, so deadlines stand.
+**A view without a sender drops its partial messages**, at all members at the same place; one that its sender gave up is replaced
+by the next one with its number. A joiner takes over what the others have heard of messages that are not whole (``partial``,
+``adopt``); nothing has to be sent again, so deadlines stand.
 
 **A larger P.** From the first question (``carries``) until the answer is acted upon, everything is reckoned with the larger of
 both, new messages of promised streams too. The answer is no if the promised streams do not fit, and is put off as long as
@@ -117,12 +115,9 @@ class Admission(Layer, Advisor):
         self._decide_pending()
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
-        self._heard.clear()
-        self._promises.clear()
-        self._regulator.flows.clear()
-        self._pending.clear()
-        self._sent = 0
-        self._is_in = False
+        for known in (self._heard, self._promises, self._regulator.flows, self._pending):
+            known.clear()
+        self._sent, self._is_in = 0, False
         self._turn = self._asked_about = None
         self.host.left(group, rank)
 
@@ -143,25 +138,14 @@ class Admission(Layer, Advisor):
         if turn is None:
             return {"hold": self._parameters.hold_of(self.me), "rotation": None, "streams": {}}
         used = self._used()
-        return {
-            "hold": turn.hold,
-            "used": used,
-            "overhead": turn.reserved,
-            "slack": turn.hold - used,
-            "utilisation": used / turn.hold,
-            "rotation": turn.rotation,
-            "delay": turn.delay,
-            "streams": {
-                name: {
-                    "visits": turn.visits(promise.demand.deadline),
-                    "share": self._share(promise, turn),
-                    "deadline": promise.demand.deadline,
-                    "period": promise.demand.period,
-                    "size": promise.demand.size,
-                }
-                for name, promise in self._promises.items()
-            },
-        }
+        streams = {}
+        for name, promise in self._promises.items():
+            demand = promise.demand
+            granted = {"visits": turn.visits(demand.deadline), "share": self._share(promise, turn)}
+            streams[name] = {**granted, "deadline": demand.deadline, "period": demand.period, "size": demand.size}
+        load = {"hold": turn.hold, "used": used, "overhead": turn.reserved, "slack": turn.hold - used}
+        times = {"rotation": turn.rotation, "delay": turn.delay}
+        return {**load, "utilisation": used / turn.hold, **times, "streams": streams}
 
     def waiting(self) -> Reason | None:
         reason = self.inner.waiting()
@@ -263,13 +247,12 @@ class Admission(Layer, Advisor):
             self._promises[stream.name] = _Promise(demand, flow, now, plan, is_ending=plan is not None)
             self.host.record("admit", self._group, **self._detail(verdict, turn))
             self.host.admitted(self._group, stream.name)
-            return
-        self._reject(verdict, turn)
+        else:
+            self._reject(verdict, turn)
 
     def _reject(self, verdict: Verdict, turn: Turn, before: str = "") -> None:
-        if verdict.nearest is None:
-            advice = f"no deadline can be promised: {verdict.hopeless}"
-        else:
+        advice = f"no deadline can be promised: {verdict.hopeless}"
+        if verdict.nearest is not None:
             advice = f"the nearest deadline that can be promised is {enough(verdict.nearest)}"
         failed = {"term": TERMS[verdict.term], "nearest_ns": verdict.nearest}
         reason = Reason(verdict.term, f"{before}{verdict.text}; {advice}", {"stream": verdict.demand.name, **failed})
@@ -278,20 +261,10 @@ class Admission(Layer, Advisor):
 
     def _detail(self, verdict: Verdict, turn: Turn) -> dict[str, Any]:
         demand = verdict.demand
-        return {
-            "stream": demand.name,
-            "size": demand.size,
-            "cost": turn.cost(demand),
-            "deadline_ns": demand.deadline,
-            "period_ns": demand.period,
-            "visits": verdict.visits,
-            "pieces": verdict.pieces,
-            "share": verdict.share,
-            "used": verdict.load,
-            "hold": turn.hold,
-            "rotation": turn.rotation,
-            "delay": turn.delay,
-        }
+        asked = {"stream": demand.name, "size": demand.size, "cost": turn.cost(demand)}
+        times = {"deadline_ns": demand.deadline, "period_ns": demand.period}
+        found = {"visits": verdict.visits, "pieces": verdict.pieces, "share": verdict.share, "used": verdict.load}
+        return {**asked, **times, **found, "hold": turn.hold, "rotation": turn.rotation, "delay": turn.delay}
 
     def _used(self) -> Nanoseconds:
         """What G takes of a turn."""
@@ -365,9 +338,7 @@ class Admission(Layer, Advisor):
         promise = self._promises[chunk.stream]
         flow = promise.flow
         payload, plan = flow.payload, flow.plan
-        assert payload is not None
-        assert plan is not None
-        assert self._turn is not None
+        assert payload is not None and plan is not None and self._turn is not None  # noqa: PT018
         first = 0
         if chunk.is_last:
             taken = self.host.take(self._group, len(payload), 1, chunk.stream)

@@ -1,7 +1,5 @@
 """Which messages can be promised (section 5): reckoning only, no engine.
 
-Theory of operation
--------------------
 A member has T of sending time in each turn, and its turns begin at most P apart (:class:`.interface.Interface`). A message with
 deadline d may take n = floor((d - Delta) / P) turns to be sent, with Delta = (r + 1) P for the way of its last packet, r
 retransmissions among it. It is cut into n pieces; each of them takes C / n of a turn. A set of messages is schedulable
@@ -104,18 +102,14 @@ def overhead(parameters: Parameters, interface: Interface, max_packet: int, ring
     """What a member of this ring may have to send in a turn for the ring itself: always in G, with n = 1. No ring: one of a few
     members with short names. (A vote takes the place of an acknowledgement: what it led to is acknowledged after it.)"""
     sizes = interface.sizes(ring)
-    items = [Item("membership", sizes.change, interface.cost(sizes.change))]
-    items += [Item(f"heartbeat {number + 1}", sizes.beat, interface.cost(sizes.beat)) for number in range(parameters.heartbeats)]
-    items += [
-        Item("dummy", 0, interface.cost(0)),
-        Item("join acknowledgement", sizes.acknowledgement, interface.cost(sizes.acknowledgement)),
-    ]
+    sent = [("membership", sizes.change)]
+    sent += [(f"heartbeat {number + 1}", sizes.beat) for number in range(parameters.heartbeats)]
+    sent += [("dummy", 0), ("join acknowledgement", sizes.acknowledgement)]
     if parameters.clocks == "synchronised":
-        items.append(Item("question about the time", 0, interface.cost(0)))
+        sent.append(("question about the time", 0))
     if parameters.retransmissions:
-        resends = range(parameters.resends)
-        items += [Item(f"retransmission {number + 1}", max_packet, interface.cost(max_packet)) for number in resends]
-    return tuple(items)
+        sent += [(f"retransmission {number + 1}", max_packet) for number in range(parameters.resends)]
+    return tuple(Item(name, size, interface.cost(size)) for name, size in sent)
 
 
 class Turn:
@@ -175,35 +169,22 @@ class Turn:
         pieces = self.pieces(demand, visits) if visits >= 1 else 0
         share = self.share(demand, visits) if visits >= 1 else 0
         verdict = Verdict(demand, visits, pieces, share, used + share)
+        deadline = f"the deadline of {demand.name} ({format_duration(demand.deadline)}"
         if 0 < demand.period < demand.deadline:
-            return dataclasses.replace(
-                verdict,
-                term="period",
-                text=f"{TERMS['period']}: the deadline of {demand.name} ({format_duration(demand.deadline)}) is longer than its "
-                f"period ({format_duration(demand.period)})",
-                hopeless=f"a deadline must not be longer than the period, {format_duration(demand.period)}",
-            )
+            period = format_duration(demand.period)
+            text = f"{deadline}) is longer than its period ({period})"
+            hopeless = f"a deadline must not be longer than the period, {period}"
+            return dataclasses.replace(verdict, term="period", text=f"{TERMS['period']}: {text}", hopeless=hopeless)
         if visits >= 1 and used + share <= self.hold:
             return verdict
         nearest, hopeless = self._nearest(demand, used, waited)
         if visits < 1:
             passed = f", of which {readable(waited)} have passed" if waited else ""
-            term, text = (
-                "visits",
-                (
-                    f"{TERMS['visits']}: the deadline of {demand.name} ({format_duration(demand.deadline)}{passed}) is shorter "
-                    f"than Delta + P = {readable(self.delay + self.rotation)}"
-                ),
-            )
+            term, text = "visits", f"{deadline}{passed}) is shorter than Delta + P = {readable(self.delay + self.rotation)}"
         else:
-            term, text = (
-                "load",
-                (
-                    f"{TERMS['load']}: with {demand.name} ({readable(share)} in each of {visits} turns) a turn would take "
-                    f"{readable(used + share)}, and T is {readable(self.hold)}"
-                ),
-            )
-        return dataclasses.replace(verdict, term=term, text=text, nearest=nearest, hopeless=hopeless)
+            term, text = "load", f"with {demand.name} ({readable(share)} in each of {visits} turns) a turn would take "
+            text += f"{readable(used + share)}, and T is {readable(self.hold)}"
+        return dataclasses.replace(verdict, term=term, text=f"{TERMS[term]}: {text}", nearest=nearest, hopeless=hopeless)
 
     def admit(self, demands: Sequence[Demand]) -> tuple[list[Verdict], Nanoseconds]:
         """Judges demands as they come: each beside those that were admitted before it. What was not admitted is judged again

@@ -1,7 +1,5 @@
 """Clock synchronisation (P4): Cristian's probabilistic reading of a master's clock, as a layer.
 
-Theory of operation
--------------------
 **Master and slaves.** The member with the smallest id of the view that was installed last is the master; the others read its
 clock. Before a view there is no correction, and the error is unknown.
 
@@ -60,8 +58,7 @@ from ...core.model import MS, GroupId, Nanoseconds, Number, Packet, ProcessId, T
 from .parameters import Parameters
 
 STEP: Final = 1 * MS
-"""How much more than by drift the host's clock and its ``now`` may differ between two looks (they are not taken at one instant)
-before it counts as a step."""
+"""A difference between the host's clock and its ``now`` beyond drift that counts as a step: looks are not simultaneous."""
 
 _TIMER: Final = ("clocks",)
 _UNKNOWN: Final = -1
@@ -90,8 +87,7 @@ CLOCK_PACKETS: Final[tuple[type[Packet], ...]] = (TimeRequest, TimeReply)
 
 
 class Steady:
-    """A host's clock without its steps: between any two looks it advances as the clock does, but never by more than ``drift``
-    otherwise than ``now``."""
+    """A host's clock without its steps: between two looks it differs from ``now`` by no more than ``drift`` allows."""
 
     def __init__(self, host: Host, drift: float) -> None:
         self._host = host
@@ -103,8 +99,7 @@ class Steady:
         """What it shows, and how far it was stepped since the last look (0: within what drift and looking explain)."""
         now = self._host.now
         elapsed = now - self._now
-        if not elapsed:
-            # In one turn of the engine time stands still, here as for `now`.
+        if not elapsed:  # In one turn of the engine time stands still, here as for `now`.
             return self._time, 0
         raw = self._host.clock()
         difference = raw - self._raw - elapsed
@@ -221,17 +216,14 @@ class ClockSync(Layer):
 
     def _ask(self) -> None:
         """Asks the master; as a master without a time, the others in turn, until one of them knows it or all have said no."""
+        self._to_ask = None
         if not self._is_master:
-            source = self._master
-        elif self._bound() is not None:
-            source = None
-        elif self._without.issuperset(self._others):
+            self._to_ask = self._master
+        elif self._bound() is None and self._without.issuperset(self._others):
             self._begin()
-            source = None
-        else:
-            source = self._others[self._number % len(self._others)]
-        self._to_ask = source
-        if source is not None:
+        elif self._bound() is None:
+            self._to_ask = self._others[self._number % len(self._others)]
+        if self._to_ask is not None:
             self._post(self._send_request)
 
     def _send_request(self) -> None:
@@ -248,30 +240,25 @@ class ClockSync(Layer):
         """Says what time it is; that it is not known here only to the master, from whom alone it can be learnt then."""
         time = self._look() + self._offset
         bound = self._bound()
-        if bound is not None:
-            self.host.send((source,), TimeReply(self._group, number, time, bound, self._era))
-        elif source == self._master:
-            self.host.send((source,), TimeReply(self._group, number, time, _UNKNOWN, self._era))
+        if bound is not None or source == self._master:
+            error = _UNKNOWN if bound is None else bound
+            self.host.send((source,), TimeReply(self._group, number, time, error, self._era))
 
     def _heard(self, source: ProcessId, reply: TimeReply) -> None:
         time = self._look()
         asked = self._asked
         if asked is None or (asked.number, asked.source) != (reply.number, source):
             return
-        if reply.error < 0:
-            if self._is_master:
-                self._without.add(source)
-            self._failed()
-            return
+        if reply.error < 0 and self._is_master:
+            self._without.add(source)
         round_trip = self.host.now - asked.at
         error = self._error_of(round_trip)
-        if not self._accepts(error):
+        if reply.error < 0 or not self._accepts(error):
             self._failed()
             return
         self._asked = None
         estimate = reply.clock + self._widest(round_trip) // 2 - math.floor(self._drift * self._least)
-        reading = Reading(estimate - time, error + reply.error, self.host.now, source, reply.era)
-        self._adopt(reading, time, round_trip)
+        self._adopt(Reading(estimate - time, error + reply.error, self.host.now, source, reply.era), time, round_trip)
 
     def _failed(self) -> None:
         """A try was in vain. The next comes a little later; when there were too many the clock is lost."""
@@ -307,10 +294,9 @@ class ClockSync(Layer):
         reading = self._reading
         if reading is None:
             return None
-        now = self.host.now
-        if self._is_master and now - self._master_since > 2 * self.lifetime:
+        if self._is_master and self.host.now - self._master_since > 2 * self.lifetime:
             return 0
-        age = now - reading.at
+        age = self.host.now - reading.at
         if age > self.lifetime and not self._is_master:
             return None
         return reading.error + self._growth(age)
@@ -333,11 +319,8 @@ class ClockSync(Layer):
             reading = dataclasses.replace(reading, offset=middle, error=latest - middle)
         shown = time + self._offset + self._still_ahead(time)
         self._ahead = max(0, shown - (time + reading.offset)) if bound is not None else 0
-        self._corrected_at = time
-        self._offset = reading.offset
-        self._reading = reading
+        self._corrected_at, self._offset, self._reading, self._lost = time, reading.offset, reading, False
         self._era += 1
-        self._lost = False
         self._without.clear()
         if self._is_master:
             self._master_since = self.host.now
@@ -350,13 +333,12 @@ class ClockSync(Layer):
     def _begin(self) -> None:
         """Nobody knows a time: this master's clock is the reference from now on."""
         now = self.host.now
-        self._reading = Reading(self._offset, 0, now, self.me, self._era + 1)
         self._era += 1
+        self._reading = Reading(self._offset, 0, now, self.me, self._era)
         self._master_since = now - 2 * self.lifetime - 1
-        self._lost = False
+        self._tries, self._lost = 0, False
         self._without.clear()
         self.host.cancel_timer(_TIMER)
-        self._tries = 0
         self._record(self.me, 0)
 
     def _change_master(self, master: ProcessId) -> None:
@@ -370,16 +352,14 @@ class ClockSync(Layer):
             if bound is None:
                 self._reading = None
         self._master = master
-        self._asked = self._to_ask = None
-        self._tries = 0
+        self._asked, self._to_ask, self._tries = None, None, 0
         self._without.clear()
 
     def _look(self) -> Nanoseconds:
         """What the steady clock shows; a step of the host's makes the reading void."""
         time, step = self._steady.look()
         if step and self._master is not None:
-            self._asked = None
-            self._tries = 0
+            self._asked, self._tries = None, 0
             if self._reading is not None:
                 self._lose("step", abs(step), STEP)
             self.host.set_timer(_TIMER, self.host.now)

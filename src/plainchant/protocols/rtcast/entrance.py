@@ -1,7 +1,5 @@
 """How a process gets onto the ring: those who form a group find each other, and others ask to be let in (4.4, Lemma 5).
 
-Theory of operation
--------------------
 **Forming.** Everybody begins as a ring of its own and knocks at the others. Of two rings that hear of each other the one whose
 name is smaller stays, and whoever is alone asks it for a place like any joiner; a larger ring gives itself up first, which costs
 nothing: as long as the group is not formed no view is installed and no message taken. When all are together, or ``gather`` has

@@ -1,7 +1,5 @@
 """What stands between the network and the ring: packets that come too early wait for those before them.
 
-Theory of operation
--------------------
 **Overtaking.** Only a broadcast medium delivers the packets of different senders in the order in which they were sent. Elsewhere
 N1's packet to B may take d_max while the token and N2's packet take less. So a packet that is early waits d_max: everything
 before it in the order was sent before it, and comes by then or not at all (P3). What is missing after that is an omission, and

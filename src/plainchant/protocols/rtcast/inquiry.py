@@ -1,7 +1,5 @@
 """What a member does when the token does not come (4.3): it asks around, and eliminates its silent predecessors.
 
-Theory of operation
--------------------
 **Asking.** A member whose patience is over asks all others (``Where``). Each answers in short (``Here``): which turn it heard
 last, whether that turn ended, and how far it has heard the members that the asker misses. If an answer shows more than the asker
 knows, the asker wants the whole of it from that member, with the heartbeat and the change. So of n answers one at most is long,

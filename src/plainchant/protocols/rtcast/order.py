@@ -1,7 +1,5 @@
 """The order of the ring as one member has it: which packet is next (4.2), and what a packet that is not says.
 
-Theory of operation
--------------------
 The order is turn after turn around the ring, and within a turn by number. After a packet that is not the last of its turn its
 sender's next number is due; after the last one that of the ring's next member, whose turn bears the next visit. Every member says
 something in every turn, so nothing can be missing unnoticed.
@@ -48,9 +46,7 @@ class Order:
     ) -> None:
         self.members = tuple(members)
         self.seqs = dict(seqs)  # M: the last number of each member that is in order
-        self.visit = visit
-        self.holder = holder
-        self.complete = complete
+        self.visit, self.holder, self.complete = visit, holder, complete
         self.rank = rank  # How many packets there were in the order so far
         self._numbers = numbers
         self._following = self._after(holder)
@@ -70,10 +66,9 @@ class Order:
     def place(self, data: Data) -> Place:
         """Where a packet stands. A change that would be next, on a ring with a member that is gone here, is of a member that has
         not heard of the change which removed it: two members eliminated others at the same time."""
-        place = self._place(data)
-        change = data.word
-        if place is Place.NEXT and isinstance(change, Change):
-            return place if {*self.members, *change.joined}.issuperset(change.ring) else Place.CONTRADICTS
+        place, change = self._place(data), data.word
+        if place is Place.NEXT and isinstance(change, Change) and not {*self.members, *change.joined}.issuperset(change.ring):
+            return Place.CONTRADICTS
         return place
 
     def _place(self, data: Data) -> Place:
@@ -106,18 +101,14 @@ class Order:
     def step(self, data: Data) -> None:
         """Goes on by a packet that is next."""
         self.seqs[data.sender] = data.seq
-        self.visit = data.visit
-        self.holder = data.sender
-        self.complete = data.last
+        self.visit, self.holder, self.complete = data.visit, data.sender, data.last
         self.rank += 1
         self._following = self._after(data.sender)
         if isinstance(data.word, Change):
             self._change(data.word)
 
     def _change(self, change: Change) -> None:
-        following = self._following
-        before = self.members
-        self.members = change.ring
+        following, before, self.members = self._following, self.members, change.ring
         for process in change.joined:
             self.seqs[process] = self._numbers - 1
         for process in [process for process in self.seqs if process not in change.ring]:
@@ -126,7 +117,7 @@ class Order:
             self._following = self._after(self.holder)
         else:
             place = before.index(self.holder)
-            order = [*before[place + 1 :], *before[:place]]
+            order = (*before[place + 1 :], *before[:place])
             self._following = next((process for process in order if process in change.ring), following)
 
     def missing(

@@ -13,12 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
 
 from ...core.model import ProcessId
 from .packets import Change, Data
-
-Ordered: TypeAlias = tuple[int, Data]  # A packet and its rank
 
 
 class Outlet:
@@ -31,11 +28,9 @@ class Outlet:
         out: Callable[[int, Data], None],
         got: Callable[[], int] | None = None,
     ) -> None:
-        self._confirmed = confirmed
-        self._reached = reached
-        self._out = out
+        self._confirmed, self._reached, self._out = confirmed, reached, out
         self._got = got  # Safe delivery: up to which rank every member has everything
-        self._queue: deque[Ordered] = deque()
+        self._queue: deque[tuple[int, Data]] = deque()  # Packets and their ranks
         self._told = False
 
     def __len__(self) -> int:

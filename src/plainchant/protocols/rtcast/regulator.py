@@ -1,7 +1,5 @@
 """The regulator (Fig. 6): spreads messages over turns, so that what is released within P never takes more than was reckoned.
 
-Theory of operation
--------------------
 Each promised stream has one message under way at a time. The message is cut into pieces, which are released a *spacing* apart (P,
 as it was when the message was planned), the first of them when the message comes. Two pieces of a stream are never released
 closer together than that, not even if a message comes too early: the stream that breaks its word waits, nobody else does.

@@ -1,7 +1,5 @@
 """The ring: turns, the token, crashes (sections 4.1 to 4.3), and the engine that the other parts of RTCast belong to.
 
-Theory of operation
--------------------
 **Two kinds of knowledge.** What is *heard* (who spoke last, the newest ring, heartbeats) serves the token: it is used as it
 comes, so that the ring turns whatever somebody misses. What is *in order* (:class:`~.order.Order`) serves the application: a
 change becomes a view at its place in the order. Both come in by :meth:`Ring.hears` and :meth:`Ring.ordered`, which the layer

@@ -1,7 +1,5 @@
 """How large the ring's own packets become, from the names that are in them.
 
-Theory of operation
--------------------
 What the ring sends beside messages has the names of members in it, so its size grows with the ring and with the names. Admission
 control and P have to reckon with the largest packet that can come. Instead of counting fields by hand, the largest packet of each
 kind is built and encoded: a field that is added to a packet is in the reckoning at once.

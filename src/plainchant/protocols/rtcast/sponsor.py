@@ -1,7 +1,5 @@
 """What a member does for the ring besides speaking: lets joiners in, asks for votes on a larger P, gives P back (4.4, 4.5).
 
-Theory of operation
--------------------
 The first member of the ring comes after the join slot, so requests come to it: it is the *sponsor*. It lets in whoever asked,
 all at once, at the end of the ring, in front of the slot: so every member has a turn in which to acknowledge before the joiner's
 first. If the ring with them needs no more than P, that is all. Else it asks (``Query``), everybody votes by an unreliable

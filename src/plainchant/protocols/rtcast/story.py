@@ -1,7 +1,5 @@
 """What is told about runs of ``rtcast``: turns, missing packets, eliminations, and what became of deadlines.
 
-Theory of operation
--------------------
 A message is sent in its sender's turn, whose ``token`` row stands at the same instant. It is delivered when its place in the
 order comes. It is held up by an earlier packet that is missing (an ``ask`` row, and a ``retransmit`` row with this process among
 its destinations), or by a view that waits until all its members have spoken. A member that stops says by which rule

@@ -1,7 +1,5 @@
 """Which parameters suit real processes: nobody is given up for waiting for a processor, nothing is lost for want of buffer.
 
-Theory of operation
--------------------
 **Real time is soft.** Processes that share processors wait for them, often for tens of milliseconds. So nothing about time is
 promised (``timing``), and d_max and ``slack`` are such that an ordinary wait is within them. P follows from d_max, and the
 deadlines that can be admitted from P: who has processors to himself gives a smaller ``delay_max`` and gets nearer deadlines. What
@@ -49,18 +47,9 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
         return parameters
     given = surroundings.given
     delay_max = parameters.delay_max if "delay_max" in given else DELAY_MAX
-    chosen: dict[str, Any] = {
-        "timing": "soft",
-        "delay_max": delay_max,
-        "slack": SLACK,
-        "gather": GATHER,
-        "reclaim_after": RECLAIM_AFTER,
-        "patience": PATIENCE,
-        "clocks": "synchronised",
-        "clock_precision": max(1, delay_max // 2),
-        "clock_every": CLOCK_EVERY,
-        **_turn(parameters, surroundings),
-    }
+    waits = {"delay_max": delay_max, "slack": SLACK, "gather": GATHER, "reclaim_after": RECLAIM_AFTER, "patience": PATIENCE}
+    clocks = {"clocks": "synchronised", "clock_precision": max(1, delay_max // 2), "clock_every": CLOCK_EVERY}
+    chosen: dict[str, Any] = {"timing": "soft", **waits, **clocks, **_turn(parameters, surroundings)}
     return dataclasses.replace(parameters, **{name: value for name, value in chosen.items() if name not in given})
 
 
