@@ -1,8 +1,8 @@
 """``rtcast``: real-time process groups on a logical ring (paper 003).
 
-Abdelzaher, Shaikh, Jahanian, Shin, 1996: senders take turns; the heartbeat that ends a turn is the token for the next; a
-member that misses a message stops, so that the remaining ones have everything and deliver messages as soon as they come. On top
-of it, admission control guarantees deadlines.
+Abdelzaher, Shaikh, Jahanian, Shin, 1996: senders take turns; the heartbeat that ends a turn is the token for the next; a member
+that misses a message stops, so that the remaining ones have everything and deliver messages as soon as they come. On top of it,
+admission control guarantees deadlines.
 
 A stack of layers, each of which can be left out (Fig. 8): ``admission`` (section 5), ``clocks`` (Cristian's synchronisation),
 ``gaps`` (overtaking, and the retransmission layer of 4.6), ``ring`` (RTCast itself). Start with ``packets`` and ``interface``

@@ -1,27 +1,27 @@
 """Admission control (section 5): promises deadlines, and hands messages to the ring so that they are kept.
 
-The layer stands above the ring. What it may promise :mod:`.analysis` reckons; when pieces of promised messages may go out the
-:mod:`.regulator` says. The ring asks for packets in its turn until it gets none or T is over; it gets what the regulator has
+The layer stands above the ring. :mod:`.analysis` computes what it may promise; the :mod:`.regulator` says when pieces of promised
+messages may go out. In its turn the ring asks for packets until it gets none or T is over; it gets what the regulator has
 released, first in first out, and only then messages without a deadline.
 
-**Taking late.** A message that is cut into pieces is only looked at (``peek``) until its last piece goes out; with that it is
-taken, and gets its number. So the messages of a sender are numbered in the order in which they become whole, though their pieces
-alternate, and what was promised late and is urgent does not wait for what is long and slow. A piece carries the number of its
-stream in front; the whole message is delivered with the rank of its last piece. A promised packet for which a turn has no room
-left waits for the next turn, and everything behind it too; nothing is ever squeezed in at the price of one more header.
+**Taking late.** A message that is cut into pieces is only looked at (``peek``) until its last piece goes out; then it is taken
+and gets its number. So a sender's messages are numbered in the order in which they become whole, though their pieces alternate,
+and an urgent message that was promised late does not wait for a long, slow one. A piece carries the number of its stream in
+front; the whole message is delivered with the rank of its last piece. A promised packet for which a turn has no room left waits
+for the next turn, and everything behind it too; nothing is squeezed in at the price of one more header.
 
 **A view without a sender drops its partial messages**, at all members at the same place; one that its sender gave up is replaced
 by the next one with its number. A joiner takes over what the others have heard of messages that are not whole (``partial``,
 ``adopt``); nothing has to be sent again, so deadlines stand.
 
-**A larger P.** From the first question (``carries``) until the answer is acted upon, everything is reckoned with the larger of
-both, new messages of promised streams too. The answer is no if the promised streams do not fit, and is put off as long as
-messages are on their way that were planned with the smaller P: until they are sent, and Delta has passed after that, in which
-they may be sent again. A P that becomes larger without having been asked about takes promises back, the latest first, until the
-rest can be kept, and the messages of those streams that wait or are under way with them; a ring that asks first never does this.
+**A larger P.** From the first question (``carries``) until the answer is acted upon, everything is computed with the larger P,
+new messages of promised streams too. The answer is no if the promised streams do not fit. It is put off while messages are under
+way that were planned with the smaller P: until they are sent and Delta has passed, in which they may be sent again. A P that
+grows without a question takes promises back, the latest first, until the rest can be kept, and drops the waiting and partly sent
+messages of those streams; a ring that asks first never does this.
 
-**Streams that end.** An aperiodic stream leaves G with its last piece. A periodic one that is released leaves G when what was
-handed over before has gone out.
+**Streams that end.** An aperiodic stream leaves G with its last piece; a periodic one that is released, when all that was handed
+over before has gone out.
 """
 
 from __future__ import annotations

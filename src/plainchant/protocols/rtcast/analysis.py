@@ -2,14 +2,14 @@
 
 A member has T of sending time in each turn, and its turns begin at most P apart (:class:`.interface.Interface`). A message with
 deadline d may take n = floor((d - Delta) / P) turns to be sent, with Delta = (r + 1) P for the way of its last packet, r
-retransmissions among it. It is cut into n pieces; each of them takes C / n of a turn. A set of messages is schedulable
-(Theorem 1) if these shares, of all its messages and of what the ring itself sends (:func:`overhead`), are at most T together.
+retransmissions among it. It is cut into n pieces; each of them takes C / n of a turn. A set of messages is schedulable (Theorem
+1) if these shares, of all its messages and of what the ring itself sends (:func:`overhead`), are at most T together.
 
-**What is really needed.** The lemmas say it in terms of the flow of messages (C2, C3 of Lemma 2; "C1" there means T). C3 asks
-for a *lower* bound of what has arrived, which no argument uses. The reason why the theorem holds is simpler: *a stream releases
-at most one piece in any half-open interval of length P.* Within a message pieces are P apart; from one message to the next the
-same is true because n P <= d - Delta < d <= period. Hence between the beginnings of two turns in a row each stream releases one
-piece at the most, together at most T, and the later of the two turns sends them all. By induction nothing is ever left over.
+**What is really needed.** The lemmas say it in terms of the flow of messages (C2, C3 of Lemma 2; "C1" there means T). C3 asks for
+a *lower* bound of what has arrived, which no argument uses. The reason why the theorem holds is simpler: *a stream releases at
+most one piece in any half-open interval of length P.* Within a message pieces are P apart; from one message to the next the same
+is true because n P <= d - Delta < d <= period. Hence between the beginnings of two turns in a row each stream releases one piece
+at the most, together at most T, and the later of the two turns sends them all. By induction nothing is ever left over.
 
 **Where the bound lies.** A piece goes out in a turn that *begins* within P of its release. Lemma 1 says "sent within P", which is
 true of time that can be divided at will; a packet that comes when a turn has been given away or has no room left for it is

@@ -1,49 +1,47 @@
 """Clock synchronisation (P4): Cristian's probabilistic reading of a master's clock, as a layer.
 
-**Master and slaves.** The member with the smallest id of the view that was installed last is the master; the others read its
-clock. Before a view there is no correction, and the error is unknown.
+**Master and slaves.** The member with the smallest id of the last installed view is the master; the others read its clock. Before
+the first view there is no correction, and the error is unknown.
 
-**Running.** A clock of ours is the host's clock without its steps (:class:`Steady`), plus an offset. The host's clock, and the
-host's ``now``, run at most rho (``clock_drift``) faster or slower than true time.
+**Running.** Our clock is the host's clock without its steps (:class:`Steady`), plus an offset. The host's clock and its ``now``
+run at most rho (``clock_drift``) faster or slower than true time.
 
-**A reading** (Cristian 1989). A slave asks, and the answer with the time T comes after a round trip D, as ``now`` measures it.
-With m the least delay of a packet (``least``; 0 unless somebody knows better), the master's clock shows something between T +
-m(1 - rho) and T + (D(1 + rho) - m)(1 + rho). The slave takes the middle, with the error e = D(1 + rho)^2 / 2 - m (the paper's
-form leaves out the square of rho). A reading with e > ``clock_precision`` is thrown away and tried again, at a moment drawn at
-random so that the same congestion is not met twice. ``clock_tries`` failures one after the other, or a reading that has got too
-old (:attr:`ClockSync.lifetime`), and the clock counts as lost: :meth:`ClockSync.error` is None. The process goes on asking. A
-good reading is renewed every ``clock_every``; meanwhile its error grows by 2 rho a unit of time, as both clocks may drift. Two
-readings of one clock both hold, so what counts is where they overlap; if they do not, an assumption is broken, and the clock is
-lost.
+**A reading** (Cristian 1989). A slave asks, and the answer with the time T comes after a round trip D, measured by ``now``. With
+m the least delay of a packet (``least``; 0 if unknown), the master's clock is between T + m(1 - rho) and T + (D(1 + rho) - m)(1 +
+rho). The slave takes the middle, with the error e = D(1 + rho)^2 / 2 - m (the paper's form leaves out the square of rho). A
+reading with e > ``clock_precision`` is thrown away and tried again after a random time, so as not to meet the same congestion
+twice. After ``clock_tries`` consecutive failures, or when the reading is too old (:attr:`ClockSync.lifetime`), the clock is lost:
+:meth:`ClockSync.error` is None, and the process goes on asking. A good reading is renewed every ``clock_every``; meanwhile its
+error grows by 2 rho per unit of time, as both clocks may drift. Two readings of one clock both hold, so their overlap counts; if
+they do not overlap, an assumption is broken, and the clock is lost.
 
-**Requests go out in one's turn** (``post``), or on a shared medium they would be in the way of the member whose turn it is. The
-answer cannot wait for a turn, or it would say nothing about the time: it goes at once, and every hop of the token has time for it
+**Requests go out in our turn** (``post``): on a shared medium they would disturb the member whose turn it is. The answer cannot
+wait for a turn, or it would say nothing about the time: every hop of the token has time for it
 (:attr:`~.interface.Interface.stray`).
 
-**Monotone.** A correction forwards is a jump. Backwards the clock goes on at half its speed until it is right;
-:meth:`ClockSync.error` has the part that is still to be taken off added to it. Who reads the clock of such a process gets the
-corrected value. A clock that was lost and is read anew may jump back: nobody may have relied on it between.
+**Monotone.** A correction forwards is a jump. Backwards the clock runs at half its speed until it is right;
+:meth:`ClockSync.error` includes the part still to be taken off. A process that reads such a clock gets the corrected value. A
+clock that was lost and is read anew may jump back: nothing may have relied on it between.
 
-**What the errors mean.** Of any two members with a known clock, at any moment: they are apart by no more than the sum of their
-errors. Each error is a distance from one reference, the master's clock.
+**What the errors mean.** At any moment two members with a known clock are apart by at most the sum of their errors. Each error is
+a distance from one reference, the master's clock.
 
-**A new master** goes on with its own corrected clock, which then is the reference; it never jumps to its raw clock. It is off
-the old reference by its error e, and some members still have readings of the old master. So for two lifetimes of a reading the
-new master counts its e, growing, as its own error, and gives it along with its answers, where it is added to the reader's. All
-errors then are distances from the old reference as well. After that no reading of the old reference is left (one lifetime for
-members that learn of the new view late, one for their readings): the master's error is 0, and its clock alone is the reference.
-So until they have read the new master two members may be apart by what each of them had, across the change by nothing more.
+**A new master** goes on with its own corrected clock, which then is the reference; it never jumps to its raw clock. It is off the
+old reference by its error e, and some members still have readings of the old master. So for two lifetimes of a reading the new
+master counts its e, growing, as its own error, and its answers carry it, so that readers add it to theirs. All errors then are
+distances from the old reference as well. After that no reading of the old reference is left (one lifetime for members that learn
+of the new view late, one for their readings): the master's error is 0. So across the change two members are apart by no more than
+their errors say.
 
-**A master without a time** (a joiner with the smallest id, or one whose clock was lost) asks the others, one after the other,
-and goes on with what it reads, as a new master does. Slaves ask the master only. So when all the others have answered that they
-know no time, nobody does, and nobody can get one but from this master: it begins with its own clock, as the first master of a
-group that is formed does.
+**A master without a time** (a joiner with the smallest id, or one whose clock was lost) asks the others in turn and goes on with
+what it reads, as a new master does. Slaves ask only the master. So when all others have answered that they know no time, none can
+get one except from this master: it begins with its own clock, like the first master of a group that is formed.
 
-**Steps.** A host's clock that advances otherwise than ``now`` has been set, or the machine has slept. :class:`Steady` lets no
-such difference through; one above :data:`STEP` also makes the reading void at once, because nobody knows which of the two is
-right. A master does not answer then, and reads its time back from the others. (A step that is too small to be found can make a
-clock differ from ``now`` by rho. In the simulator ``now`` is true time, and the bounds hold all the same; where ``now`` drifts by
-rho itself, such a step is not covered.)
+**Steps.** A host's clock that advances differently from ``now`` has been set, or the machine has slept. :class:`Steady` filters
+such a difference out; one above :data:`STEP` also voids the reading at once, because it is unknown which of the two is right. A
+master does not answer then, and reads its time back from the others. (A step too small to be found can make a clock differ from
+``now`` by rho. In the simulator ``now`` is true time, and the bounds still hold; where ``now`` itself drifts by rho, such a step
+is not covered.)
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""How a process gets onto the ring: those who form a group find each other, and others ask to be let in (4.4, Lemma 5).
+"""How a process gets onto the ring: processes that form a group find each other, and others ask to be let in (4.4, Lemma 5).
 
-**Forming.** Everybody begins as a ring of its own and knocks at the others. Of two rings that hear of each other the one whose
-name is smaller stays, and whoever is alone asks it for a place like any joiner; a larger ring gives itself up first, which costs
-nothing: as long as the group is not formed no view is installed and no message taken. When all are together, or ``gather`` has
-passed, the first member of the ring says so, and everybody installs the group's first view at that place of the order.
+**Forming.** Each process begins as a ring of its own and knocks at the others. Of two rings that hear of each other the one with
+the smaller name stays. A process that is alone asks it for a place like any joiner; a larger ring dissolves first, which costs
+nothing: until the group is formed no view is installed and no message taken. When all are together, or ``gather`` has passed, the
+first member of the ring says so, and all install the group's first view at that place of the order.
 
 **Joining.** The joiner knocks at its contacts, so that the heartbeat with the slot bit is sent to it too (on a broadcast medium
-it would hear it anyway). In the slot it asks the member that comes next, its sponsor. It keeps whatever it hears of that ring
+it would hear it anyway). In the slot it asks the member that comes next, its sponsor, and keeps all that it hears of that ring
 from then on. It is in when *every* member of the view has acknowledged, within one rotation, with the same view, sequence vector
-and place in the order; then it goes on from there with what it has kept. Otherwise it says nothing, is eliminated like a dead
-member, waits a random number of rotations and asks again.
+and place in the order; it goes on from there with what it has kept. Otherwise it is silent, is eliminated like a dead member,
+waits a random number of rotations and asks again.
 """
 
 from __future__ import annotations

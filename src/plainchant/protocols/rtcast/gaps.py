@@ -1,19 +1,19 @@
 """What stands between the network and the ring: packets that come too early wait for those before them.
 
-**Overtaking.** Only a broadcast medium delivers the packets of different senders in the order in which they were sent. Elsewhere
-N1's packet to B may take d_max while the token and N2's packet take less. So a packet that is early waits d_max: everything
-before it in the order was sent before it, and comes by then or not at all (P3). What is missing after that is an omission, and
-the next packet is passed up to the ring, which finds it (4.2).
+**Overtaking.** Only a broadcast medium delivers packets of different senders in the order in which they were sent. Elsewhere N1's
+packet to B may take d_max while the token and N2's packet take less. So an early packet waits d_max: everything before it in the
+order was sent before it, and comes by then or not at all (P3). What is missing after that is an omission; the next packet is
+passed up to the ring, which finds it (4.2).
 
 **Retransmission** (4.6; with r > 0). What is lost (a later packet of its sender is here, or d_max has passed) is asked for
-instead, in one's next turn, on the heartbeat, and passed on by every heartbeat to the sender, which may hear the token before it
-hears us; its sender sends it again, first thing in its own next turn. A counter begins at r with the turn that asks, and every
+instead, on the heartbeat of our next turn. Every heartbeat passes requests on to the sender, which may hear the token before it
+hears us; it sends the packet again, first thing in its own next turn. A counter begins at r with the turn that asks, and every
 later turn takes one from it: so each of r requests has a whole rotation to be answered. (If the asking turn counted too, r = 1
-would ask and give up at once.) When it is used up and d_max more has passed, the omission is passed up. Requests for what a
-member sent that has been eliminated are answered by whoever has it, unless somebody has done so.
+would ask and give up at once.) When it is used up and d_max more has passed, the omission is passed up. Requests for packets of
+an eliminated member are answered by every member that has them, unless another has done so.
 
-Tokens and changes do not wait here: the ring hears of them at once (``Ring.hears``), or one who misses something would wait for
-a token from the dead. Only their place in the order is kept.
+Tokens and changes do not wait here: the ring hears of them at once (``Ring.hears``), or a member that misses something would wait
+for a token from the dead. Only their place in the order is kept.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class Gaps(Layer):
             self.inner.ordered(min((data for _, data in self._queue.values()), key=lambda data: data.visit))
 
     def asks(self) -> tuple[Asked, ...]:
-        """In our turn: what we miss, and what others miss who had their turn since our last one: so requests come with the
-        token, and whoever has it has heard them all."""
+        """In our turn: what we miss, and what others miss who had their turn since our last one: so requests come with the token,
+        and whoever has it has heard them all."""
         if not self._retransmissions:
             return ()
         visit = self.inner.visit

@@ -2,20 +2,19 @@
 
 **Asking.** A member whose patience is over asks all others (``Where``). Each answers in short (``Here``): which turn it heard
 last, whether that turn ended, and how far it has heard the members that the asker misses. If an answer shows more than the asker
-knows, the asker wants the whole of it from that member, with the heartbeat and the change. So of n answers one at most is long,
-and the time that all of them take on a shared medium is known: :meth:`~.interface.Interface.probe` and
-:meth:`~.interface.Interface.tale`, which P has room for.
+knows, it asks that member for the whole, with the heartbeat and the change. So at most one of n answers is long, and the time
+that all take on a shared medium is known and part of P: :meth:`~.interface.Interface.probe`, :meth:`~.interface.Interface.tale`.
 
-**One asks at a time.** Members hear the question too. Those whose turns come after that of the asker give it the time to ask and
-to have its turn before they ask themselves. Otherwise sixteen members would ask one after the other, and their fifteen answers
-each would fill the medium just when the asker begins its turn: its heartbeat is late, which is as good as lost.
+**One asks at a time.** Members hear the question too. Those whose turns come after the asker's let it ask and have its turn
+before they ask themselves. Otherwise sixteen members would ask one after the other, and their fifteen answers each would fill the
+medium just when the asker begins its turn: its heartbeat is late, which is as good as lost.
 
-**When an answer goes out at once.** As long as the ring stands still the medium is free, and an answer goes at once. A member
-that is deaf asks while the ring turns. Then the medium belongs to the member whose turn it is, and answers go out in the turns of
-those who answer (:meth:`Inquiry.pay`).
+**When an answer goes out at once.** While the ring stands still the medium is free, and an answer goes at once. A deaf member
+asks while the ring turns. Then the medium belongs to the member whose turn it is, and each answers in its turn
+(:meth:`Inquiry.pay`).
 
-**Deciding.** When nobody knows of a later turn, and no member is alive whose turn it is, the asker's immediate silent
-predecessors are dead (Fig. 5), and its turn begins with a change that eliminates them.
+**Deciding.** When no member knows of a later turn, and none is alive whose turn it is, the asker's immediate silent predecessors
+are dead (Fig. 5), and its turn begins with a change that eliminates them.
 """
 
 from __future__ import annotations
@@ -84,8 +83,8 @@ class Inquiry:
 
     def _named(self) -> tuple[ProcessId, ...]:
         """The silent members that we ask about. A member that was stopped, or is deaf, misses all others, and names a few: its
-        question and the answers would take longer than P has time for. The last of them is the one whose turn may not have
-        come to an end; those between have said nothing since their last turn."""
+        question and the answers would take longer than P has time for. The last of them is the one whose turn may not have come
+        to an end; those between have said nothing since their last turn."""
         silent, most = self.silent(self._ring.path()), self._ring.interface.silent
         return tuple(silent) if len(silent) <= most else (*silent[: most - 1], silent[-1])
 

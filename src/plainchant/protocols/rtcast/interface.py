@@ -125,6 +125,6 @@ class Interface:
 
     def patience(self, holds: Sequence[int]) -> int:
         """How long to wait for the token after something was heard: ``holds`` are the T of those who have their turn before us,
-        from the one that was heard to our predecessor. The token takes no longer, so nobody asks around while all is well; and
-        of those who wait for the turn of a dead member the nearest is the first to do so."""
+        from the one that was heard to our predecessor. The token takes no longer, so nobody asks around while all is well; and of
+        those who wait for the turn of a dead member the nearest is the first to do so."""
         return sum(holds) + len(holds) * (self.delay_max + self.slack + self.stray)

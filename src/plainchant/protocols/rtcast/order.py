@@ -5,9 +5,8 @@ sender's next number is due; after the last one that of the ring's next member, 
 something in every turn, so nothing can be missing unnoticed.
 
 A change that eliminates members explains why their turns are missing. It says how far each of them had come (``out``) and which
-turn was the last that anybody spoke in (``after``). Who stands exactly there has missed nothing and goes on (the "false
-omission" of 4.2); who stands before misses something; who has more than the change knows of must stop, for the others will never
-have it.
+turn was the last that anybody spoke in (``after``). Who stands exactly there has missed nothing and goes on (the "false omission"
+of 4.2); who stands before misses something; who has more than the change knows of must stop, for the others will never have it.
 
 Nothing here sends, waits or knows of time: :class:`Order` is asked and told.
 """

@@ -1,10 +1,10 @@
 """Between the order and the application: what is in order is delivered at once, but for two things that wait.
 
 **A view waits until everybody in it has spoken in it.** The paper delivers a change like a message, at once. But then a member
-that dies in the middle of announcing a change leaves one survivor with a view that the others never install, though that
-survivor stops as soon as it hears theirs. So a view, and what comes after it in the order, waits until every member of the ring
-has been heard to know of the change, which takes one rotation at the most: within the bound of every message's delivery, and
-only when views change.
+that dies in the middle of announcing a change leaves one survivor with a view that the others never install, though that survivor
+stops as soon as it hears theirs. So a view, and what comes after it in the order, waits until every member of the ring has been
+heard to know of the change, which takes one rotation at the most: within the bound of every message's delivery, and only when
+views change.
 
 **Safe delivery** (as Totem does it, to compare with): a message waits until every member's heartbeat has said that it has it.
 """

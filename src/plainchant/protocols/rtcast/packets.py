@@ -2,8 +2,8 @@
 
 Every turn on the ring has a number, its *visit*: one more than that of the turn before. ``seq`` is the sender's own number of a
 data packet, from 0 to ``numbers`` - 1 and then again (footnote 1). ``ring`` names the ring by who founded it, so that what is
-left of one that was given up is told apart; ``number`` is that of the ring's last change that the sender knew. ``at`` is when
-the packet leaves, on the sender's clock, plus what that clock may be off: 0 if it does not know.
+left of one that was given up is told apart; ``number`` is that of the ring's last change that the sender knew. ``at`` is when the
+packet leaves, on the sender's clock, plus what that clock may be off: 0 if it does not know.
 
 Only :class:`Data` is ordered and atomic. All others are unreliable messages (6.2): a lost one is repeated, or nobody misses it.
 """
@@ -91,9 +91,8 @@ Asked: TypeAlias = tuple[ProcessId, Number, ProcessId, Number, Number]  # The sa
 
 class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
     """The heartbeat that ends a turn, and the token for ``next``. ``seq`` is the number of the turn's last data packet; ``slot``:
-    before the next turn is time to ask to join; ``asks``: packets that the sender misses, and that
-    others do who had their turn before; ``got``: how far it has the order;
-    ``rotation``: P."""
+    before the next turn is time to ask to join; ``asks``: packets that the sender misses, and that others do who had their turn
+    before; ``got``: how far it has the order; ``rotation``: P."""
 
     group: GroupId
     ring: ProcessId
@@ -147,9 +146,9 @@ class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
 
 
 class Knock(Packet, frozen=True, array_like=True, gc=False, tag=54):
-    """The sender wants to be in the group. ``ring`` is its ring meanwhile (those that form a group begin alone); empty:
-    it is in none. A member that hears it mentions the sender in its next heartbeat, so that the last member of the ring opens
-    the slot. A knock comes in no turn, so the one of a joiner has no name in it: its size has a limit, however long names are."""
+    """The sender wants to be in the group. ``ring`` is its ring meanwhile (those that form a group begin alone); empty: it is in
+    none. A member that hears it mentions the sender in its next heartbeat, so that the last member of the ring opens the slot. A
+    knock comes in no turn, so the one of a joiner has no name in it: its size has a limit, however long names are."""
 
     group: GroupId
     ring: ProcessId

@@ -1,23 +1,23 @@
 """The ring: turns, the token, crashes (sections 4.1 to 4.3), and the engine that the other parts of RTCast belong to.
 
 **Two kinds of knowledge.** What is *heard* (who spoke last, the newest ring, heartbeats) serves the token: it is used as it
-comes, so that the ring turns whatever somebody misses. What is *in order* (:class:`~.order.Order`) serves the application: a
-change becomes a view at its place in the order. Both come in by :meth:`Ring.hears` and :meth:`Ring.ordered`, which the layer
-below (:class:`~.gaps.Gaps`) calls.
+comes, so that the ring turns even if a member misses something. What is *in order* (:class:`~.order.Order`) serves the
+application: a change becomes a view at its place in the order. Both come in by :meth:`Ring.hears` and :meth:`Ring.ordered`, which
+the layer below (:class:`~.gaps.Gaps`) calls.
 
 **A turn.** The token has come, or we have gone on without it. If the join slot is before us, it passes first. A member without
-messages waits ``idle_hold`` for some. Then everything is sent at once, in this order: a membership change, join
-acknowledgements, packets that are asked for, messages as far as T goes; a dummy if there was nothing; the last one is marked;
-then the heartbeat, several times, since nobody can ask for it.
+messages waits ``idle_hold`` for some. Then everything is sent at once, in this order: a membership change, join acknowledgements,
+packets that are asked for, messages as far as T goes; a dummy if there was nothing; the last one is marked; then the heartbeat,
+several times, since no member can ask for it.
 
-**Timeouts do not cascade.** Whoever hears a turn knows how far away it is on the ring, and waits for as many turns as lie
+**Timeouts do not cascade.** A member that hears a turn knows how far away it is on the ring, and waits for as many turns as lie
 between (:meth:`~.interface.Interface.patience`). So the successor of a dead member is always the first to act. It asks around
-first (``Where``): the token may only be lost, or the dead member may have said something that others have heard. If nobody has
-heard more, it eliminates its silent immediate predecessors, back to the first that was heard (Fig. 5).
+first (``Where``): the token may only be lost, or others may have heard something from the dead member. If none has heard more, it
+eliminates its silent immediate predecessors, back to the first that was heard (Fig. 5).
 
-**Who stops.** One that misses something for good (``omission``), that is eliminated, that does not hear itself (a send
-omission), that hears nobody at all and gets no answer (``deaf``), that knows more of a dead member than the others ever will,
-or, by the majority rule, whose part is the smaller one. It may come back as a new incarnation.
+**Who stops.** A member that misses something for good (``omission``), is eliminated, does not hear itself (a send omission),
+hears no member and gets no answer (``deaf``), knows more of a dead member than the others ever will, or, by the majority rule, is
+in the smaller part. It may come back as a new incarnation.
 """
 
 from __future__ import annotations
@@ -413,10 +413,10 @@ class Ring(Engine):
     @property
     def _may_have_slept(self) -> bool:
         """Whether a token may be an old one: it comes when we should have asked for it already, or we have just come in and do
-        not know for how long it has been here. Then all that has come is heard before the turn begins; a process that was
-        stopped would speak in the turn of another, from the first packets that it finds. (The packets before the token count too:
-        each of them begins our patience anew. A process that woke up so took the turn of an old token, and on a shared medium
-        the member whose turn it was did not hear itself and stopped.)"""
+        not know for how long it has been here. Then all that has come is heard before the turn begins; a process that was stopped
+        would speak in the turn of another, from the first packets that it finds. (The packets before the token count too: each of
+        them begins our patience anew. A process that woke up so took the turn of an old token, and on a shared medium the member
+        whose turn it was did not hear itself and stopped.)"""
         now, slack = self.host.now, self.interface.slack
         return self._spoke_at is None or now > self._due.get(TOKEN, now) + slack or now <= self._woke_at + slack
 
@@ -540,8 +540,8 @@ class Ring(Engine):
     # --- our turn -----------------------------------------------------------------------------------------------------
     def _take_token(self, beat: Beat) -> None:
         """The first copy of a heartbeat gives us the token. On a shared medium the other copies are before us still: they are in
-        the turn of their sender, which is not over. Without this wait each turn left its copies to the next; where delays
-        are short and heartbeats long or many, its packets waited for the medium for longer than d_max. Half of ``slack`` is time
+        the turn of their sender, which is not over. Without this wait each turn left its copies to the next; where delays are
+        short and heartbeats long or many, its packets waited for the medium for longer than d_max. Half of ``slack`` is time
         enough for a short rest: the ring need not be slower for that."""
         rest = (self.parameters.heartbeats - 1) * self.interface.cost(size_of(beat))
         self._not_before = self.host.now + max(0, rest - self.interface.slack // 2)

@@ -4,8 +4,8 @@ What the ring sends beside messages has the names of members in it, so its size 
 control and P have to reckon with the largest packet that can come. Instead of counting fields by hand, the largest packet of each
 kind is built and encoded: a field that is added to a packet is in the reckoning at once.
 
-Three lists in packets have a limit, so that their size has one: processes that join by one change (:data:`JOINERS`), processes
-at the door that a heartbeat mentions (:data:`MENTIONED`), and requests for lost packets for which a heartbeat keeps room
+Three lists in packets have a limit, so that their size has one: processes that join by one change (:data:`JOINERS`), processes at
+the door that a heartbeat mentions (:data:`MENTIONED`), and requests for lost packets for which a heartbeat keeps room
 (:data:`ASKS`; more go with it where the turn has time left). A list of eliminated members needs no limit: each of them stood on
 the ring, where its name and its T took as many bytes.
 """

@@ -1,23 +1,23 @@
 """What a member does for the ring besides speaking: lets joiners in, asks for votes on a larger P, gives P back (4.4, 4.5).
 
-The first member of the ring comes after the join slot, so requests come to it: it is the *sponsor*. It lets in whoever asked,
-all at once, at the end of the ring, in front of the slot: so every member has a turn in which to acknowledge before the joiner's
-first. If the ring with them needs no more than P, that is all. Else it asks (``Query``), everybody votes by an unreliable
-message once its admission control knows, and repeats the vote in every turn until the outcome is in the order: a change with the
-new P, or ``Decided``.
+The first member of the ring comes after the join slot, so it gets the requests: it is the *sponsor*. It lets all askers in at
+once, at the end of the ring, in front of the slot: so every member has a turn in which to acknowledge before the joiner's first.
+If the ring with them needs no more than P, that is all. Else it asks (``Query``); every member votes by an unreliable message
+once its admission control knows, and repeats the vote in every turn until the outcome is in the order: a change with the new P,
+or ``Decided``.
 
-**T is negotiated** (4.4). A joiner asks for its T. What it gets is part of the change, so all members reckon with it, whatever
-their own parameters say of that process. If P with it is voted down, the refusal offers the T that P has room for; a joiner
-whose ``least_hold`` that is asks again with it.
+**T is negotiated** (4.4). A joiner asks for its T. What it gets is part of the change, so all members compute with it, whatever
+their own parameters say of that process. If P with it is voted down, the refusal offers the T that P has room for; a joiner whose
+``least_hold`` allows it asks again with that.
 
-Who joins is told of messages that are partly there, by the sponsor, in the turn of the change; if they take longer than what is
-left of its turn beside its promises, the joiner waits.
+The sponsor tells joiners of messages that are partly there, in the turn of the change; if that takes longer than what is left of
+its turn beside its promises, the joiner waits.
 
-A sponsor acts only when it has the whole order up to its turn and has delivered it. So it knows P as it is there: a reclaim that
-came before is in it, and nobody is let in on the strength of a P that has been given back.
+A sponsor acts only when it has the whole order up to its turn and has delivered it. So it knows P at that place: an earlier
+reclaim is in it, and no process is let in on the strength of a P that has been given back.
 
-**P after members have gone** (4.5) is kept for them: who comes back soon needs no vote. When the balance has not been used for
-``reclaim_after`` the member of the smallest id gives it back, unless somebody is about to join.
+**P after members have gone** (4.5) is kept for them: a process that comes back soon needs no vote. When the balance has not been
+used for ``reclaim_after`` the member of the smallest id gives it back, unless a process is about to join.
 """
 
 from __future__ import annotations

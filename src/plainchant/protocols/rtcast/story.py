@@ -2,11 +2,11 @@
 
 A message is sent in its sender's turn, whose ``token`` row stands at the same instant. It is delivered when its place in the
 order comes. It is held up by an earlier packet that is missing (an ``ask`` row, and a ``retransmit`` row with this process among
-its destinations), or by a view that waits until all its members have spoken. A member that stops says by which rule
-(``reason``); the rows before tell what led to it: what was missing and asked for in vain, or which member eliminated it, and why.
+its destinations), or by a view that waits until all its members have spoken. A member that stops says by which rule (``reason``);
+the rows before tell what led to it: what was missing and asked for in vain, or which member eliminated it, and why.
 
-A deadline is promised as long as the assumptions hold from which P was computed. So beside a missed deadline stands what was
-seen to be broken meanwhile (``state`` rows with ``broken``), the faults in force, and the members that crashed.
+A deadline is promised as long as the assumptions hold from which P was computed. So beside a missed deadline stands what was seen
+to be broken meanwhile (``state`` rows with ``broken``), the faults in force, and the members that crashed.
 """
 
 from __future__ import annotations
@@ -56,15 +56,9 @@ class RingStory(Story):
                 return "ask" if event.kind == "ask" else "again", packet, "asktext"
             case "receive":
                 return "omission", "omission", "bad"
-            case "request":
-                return "form", "asks in", "formtext"
-            case "usend":
-                return "form", "yes" if detail.get("vote") else "no", "formtext"
-            case "reject":
-                return "form", "not let in", "formtext"
-            case "confirm":
-                return "form", "P smaller", "formtext"
-        return None
+        vote = "yes" if detail.get("vote") else "no"
+        forms = {"request": "asks in", "usend": vote, "reject": "not let in", "confirm": "P smaller"}
+        return ("form", forms[event.kind], "formtext") if event.kind in forms else None
 
     @staticmethod
     def is_quiet(event: Event) -> bool:
@@ -108,7 +102,7 @@ class RingStory(Story):
         told = f"{what}, which had to come before it, {'was' if first == last else 'were'} missing here: {event.process} "
         told += f"asked in its turn at {run.moment(ask.when)}"
         for row in run.find("retransmit", group=event.group, after=ask.when, until=event.when):
-            if event.process in _destinations(row) and row.sender == ask.sender:
+            if event.process in _processes(row, "to") and row.sender == ask.sender:
                 return f"{told}, and {row.process} sent {'it' if first == last else 'them'} again at {run.moment(row.when)}"
         return told
 
@@ -201,15 +195,10 @@ class RingStory(Story):
         code = crash.detail.get("reason")
         if not isinstance(code, str) or code not in STOPS:
             return None
-        clauses = [STOPS[code]]
-        match code:
-            case "omission":
-                clauses += self._omitted(crash)
-            case "eliminated":
-                clauses = [*self._eliminated(crash)] or clauses
-            case "minority":
-                clauses += self._outvoted(crash)
-        return "; ".join(clauses)
+        if code == "eliminated":
+            return "; ".join(self._eliminated(crash) or [STOPS[code]])
+        more = {"omission": self._omitted, "minority": self._outvoted}.get(code)
+        return "; ".join([STOPS[code], *(more(crash) if more else ())])
 
     def _omitted(self, crash: Event) -> list[str]:
         """What was missing, how often it was asked for, and what was thrown away."""
@@ -222,27 +211,19 @@ class RingStory(Story):
             return []
         sender, first, last = lost[0]
         told = [f"missing was {packets(sender, first, last)}"]
-        asked = [
-            row
-            for row in run.find("ask", process=crash.process, until=crash.when)
-            if (row.sender, whole(row.detail, "first")) == (sender, first)
-        ]
+        rows = run.find("ask", process=crash.process, until=crash.when)
+        asked = [row for row in rows if (row.sender, whole(row.detail, "first")) == (sender, first)]
         if asked:
             when = f"at {run.moment(asked[0].when)}" if len(asked) == 1 else f"from {run.moment(asked[0].when)} on"
             told[0] += f", which it had asked for {often(len(asked))}, {when}"
-            answered = [
-                row
-                for row in run.find("retransmit", after=asked[0].when, until=crash.when)
-                if crash.process in _destinations(row) and (row.sender, whole(row.detail, "number")) == (sender, first)
-            ]
+            rows = run.find("retransmit", after=asked[0].when, until=crash.when)
+            same = [row for row in rows if (row.sender, whole(row.detail, "number")) == (sender, first)]
+            answered = [row for row in same if crash.process in _processes(row, "to")]
             told[0] += f" ({_sent_again(answered)})" if answered else " (nobody sent it again)"
         elif run.parameters.get("retransmissions") == 0:
             told[0] += " (with r = 0 nothing is sent again)"
-        late = [
-            row
-            for row in run.find("drop", process=crash.process, until=crash.when)
-            if row.detail.get("why") == "late" and row.detail.get("source") == sender
-        ]
+        rows = run.find("drop", process=crash.process, until=crash.when)
+        late = [row for row in rows if row.detail.get("why") == "late" and row.detail.get("source") == sender]
         if late:
             were = "was" if len(late) == 1 else "were"
             told.append(f"{times(len(late), 'packet')} of {sender} had come too late and {were} thrown away")
@@ -250,7 +231,7 @@ class RingStory(Story):
 
     def _eliminated(self, crash: Event) -> list[str]:
         rows = self.run.find("suspect", until=crash.when)
-        by = [row for row in rows if crash.process in _eliminates(row) and row.process != crash.process]
+        by = [row for row in rows if crash.process in _processes(row, "processes") and row.process != crash.process]
         if not by:
             return []
         row = by[-1]
@@ -276,13 +257,8 @@ class RingStory(Story):
         return told
 
 
-def _destinations(row: Event) -> Sequence[str]:
-    to = row.detail.get("to")
-    return to if isinstance(to, list) else ()
-
-
-def _eliminates(row: Event) -> Sequence[str]:
-    named = row.detail.get("processes")
+def _processes(row: Event, key: str) -> Sequence[str]:
+    named = row.detail.get(key)
     return named if isinstance(named, list) else ()
 
 

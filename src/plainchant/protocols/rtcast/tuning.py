@@ -1,19 +1,19 @@
-"""Which parameters suit real processes: nobody is given up for waiting for a processor, nothing is lost for want of buffer.
+"""Which parameters suit real processes: none is given up for waiting for a processor, nothing is lost for want of buffer.
 
 **Real time is soft.** Processes that share processors wait for them, often for tens of milliseconds. So nothing about time is
-promised (``timing``), and d_max and ``slack`` are such that an ordinary wait is within them. P follows from d_max, and the
-deadlines that can be admitted from P: who has processors to himself gives a smaller ``delay_max`` and gets nearer deadlines. What
-happens then is in the trace all the same: packets that are too old, turns and rotations that took too long, deadlines missed.
+promised (``timing``), and d_max and ``slack`` cover an ordinary wait. P follows from d_max, and admissible deadlines from P: with
+dedicated processors, give a smaller ``delay_max`` to get nearer deadlines. The trace shows what happens all the same: packets
+that are too old, turns and rotations that took too long, deadlines missed.
 
-**Clocks** of different machines are not assumed to agree: how old a packet is can be told where the clock layer has read the
-master's clock well enough, and elsewhere nobody asks.
+**Clocks** of different machines are not assumed to agree: the age of a packet is checked only where the clock layer has read the
+master's clock well enough.
 
 **What a turn may send.** All members' turns come before a member's own: what they send waits in its buffer if it does not get to
-read. So what is sent in T, by all of them together, fits into three quarters of a buffer. T and ``bandwidth`` say how much
-that is. It is two full packets at the least, since time is kept for one that is sent again; where buffers are too small even for
-that, packets are lost: make them smaller.
+read. So what all of them send in T fits into three quarters of a buffer. T and ``bandwidth`` say how much that is: at least two
+full packets, since time is kept for one retransmission; where buffers are too small even for that, packets are lost: make them
+smaller.
 
-**An idle ring turns** all the time: ``idle_hold`` is what a message waits for at each member on its way, and what keeps an idle
+**An idle ring turns** all the time: ``idle_hold`` is how long a message waits at each member on its way, and what keeps an idle
 group from taking a processor.
 """
 
