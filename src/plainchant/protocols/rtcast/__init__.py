@@ -64,7 +64,7 @@ def stack(host: Host, group: GroupId, parameters: Parameters) -> Engine:
         if not is_synchronised:
             return gaps(outer, advisor)
         inside = functools.partial(gaps, advisor=advisor)
-        synchronised.append(ClockSync(outer, inside, group, parameters, post=lambda send: rings[0].aside(send)))
+        synchronised.append(ClockSync(outer, inside, group, parameters, post=lambda send: setattr(rings[0], "aside", send)))
         return synchronised[0]
 
     return Admission(host, clocks, group, parameters) if parameters.admission else clocks(host, Advisor())

@@ -84,11 +84,6 @@ class Entrance:
         together = len(self._form) * interface.cost(interface.sizes(self._form).knock)
         return max(KNOCKS_EVERY * interface.delay_max, KNOCKS_SHARE * together)
 
-    @property
-    def _known_for(self) -> int:
-        """How long a process that has knocked counts as being at the door: until the slot comes round."""
-        return max(3 * self._knock_every, 2 * self._ring.rotation)
-
     def begin(self, how: Form | Join) -> None:
         gather = int(self._ring.parameters.gather)
         if isinstance(how, Form):
@@ -204,7 +199,8 @@ class Entrance:
         """Processes that have knocked lately and are not in."""
         if self.looks_elsewhere:
             return ()
-        since = self._host.now - self._known_for
+        # A process that has knocked counts as being at the door until the slot comes round.
+        since = self._host.now - max(3 * self._knock_every, 2 * self._ring.rotation)
         self._knockers = {name: at for name, at in self._knockers.items() if at >= since and name not in self._ring.ring}
         return tuple(sorted(self._knockers))
 
@@ -246,8 +242,8 @@ class Entrance:
         if not ring.fresh(source, beat.at, "Beat"):
             self._why = "its clock is off, or packets take longer than d_max"
             return
+        self._forget_asking()
         self._asked, self._asked_rotation = beat.ring, beat.rotation
-        self._acks, self._parts, self._kept, self._beats, self._kept_bytes = {}, {}, [], {}, 0
         self._host.record("request", self._group, to=beat.next, ring=beat.ring)
         hold = self._offered or ring.interface.hold(self._host.me)
         self._host.send((beat.next,), Request(self._group, beat.ring, hold))
@@ -309,9 +305,8 @@ class Entrance:
         if part.ring == self._asked and len(self._parts) < MOST_KEPT and self._kept_bytes < KEPT_BYTES:
             self._parts[source, part.number, part.index] = part
             self._kept_bytes += len(part.body)
-            ack = next(iter(self._acks.values()), None)
-            if ack is not None:
-                self._try(ack)
+            if self._acks:
+                self._try(next(iter(self._acks.values())))
 
     def _try(self, ack: JoinAck) -> None:
         partial = self._partial(ack.holder, ack.number)
@@ -320,8 +315,7 @@ class Entrance:
 
     def _partial(self, sponsor: ProcessId, number: int) -> bytes:
         told = [part for (source, _, _), part in self._parts.items() if source == sponsor and part.number == number]
-        parts = sorted(told, key=lambda part: part.index)
-        return b"".join(part.body for part in parts)
+        return b"".join(part.body for part in sorted(told, key=lambda part: part.index))
 
     def _enough(self, ack: JoinAck) -> bool:
         """Whether every member of the view has acknowledged, and all the same; but for those that have been eliminated since."""

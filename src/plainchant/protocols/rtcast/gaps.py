@@ -59,12 +59,9 @@ class Gaps(Layer):
     def reset(self) -> None:
         """The ring is another one."""
         self.host.cancel_timer(_TIMER)
-        for known in (self._queue, self._kept, self._wanted):
+        for known in (self._queue, self._kept, self._wanted, self._noticed, self._passing):
             known.clear()
-        self._head, self._left, self._given_up = None, 0, False
-        self._noticed.clear()
-        self._passing.clear()
-        self._turn_before = 0
+        self._head, self._left, self._given_up, self._turn_before = None, 0, False, 0
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Data):
@@ -190,7 +187,7 @@ class Gaps(Layer):
         now = self.host.now
         self._noticed = {known: since for known, since in self._noticed.items() if since > now - SECOND}
         since = self._noticed.setdefault(key, now)
-        return now - since >= self.inner.interface.hold_back or (ask[2] != -1 and self.inner.keeps_order(ask[0]))
+        return now - since >= self.inner.interface.hold_back or (ask[2] != -1 and ask[0] not in self.inner.disordered)
 
     def _give_up(self) -> None:
         if not self._given_up:

@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from ...core.model import ProcessId
 from .packets import Change, Here, Where
 
@@ -152,9 +154,11 @@ class Inquiry:
 
     def _answer(self, source: ProcessId, where: Where) -> None:
         ring = self._ring
-        beat = ring.last_beat(ring.heard_holder)
         heard = (where.visit, ring.heard_visit, ring.heard_holder, self._host.now - ring.heard_at, ring.highest_of(where.silent))
-        whole = (beat if ring.heard_end else None, ring.change) if where.whole else (None, None)
+        beat = ring.beats[ring.heard_holder] if where.whole and ring.heard_end else None
+        if beat is not None:  # without what else it told of
+            beat = msgspec.structs.replace(beat, asks=(), change=None, voting=(), mentioned=())
+        whole = (beat, ring.change if where.whole else None)
         self._host.send((source,), Here(ring.group, ring.name, *heard, ring.number, ring.heard_end, *whole))
 
     def _stands_still(self, source: ProcessId, where: Where) -> bool:

@@ -19,10 +19,16 @@ from ...core.model import Batch, GroupId, Number, Packet, ProcessId
 Numbers: TypeAlias = tuple[tuple[ProcessId, Number], ...]  # A sequence number for each of some processes
 
 
-# --- words: what ordered packets say to the protocol itself ------------------------------------------------------------------
+class _Word(Struct, frozen=True, array_like=True, gc=False):
+    """What ordered packets say to the protocol itself."""
 
 
-class Change(Struct, frozen=True, array_like=True, gc=False, tag=1):
+class _OfRing(Packet, frozen=True, array_like=True, gc=False):
+    group: GroupId
+    ring: ProcessId
+
+
+class Change(_Word, frozen=True, tag=1):
     """The ring is this one from here on. ``out`` are those that are eliminated, with the last number that each of them sent, and
     ``after`` is the visit that was the last to be heard of before this one; with an empty ``out`` nothing lies between.
     ``formed``: the group begins, or has begun."""
@@ -40,7 +46,7 @@ class Change(Struct, frozen=True, array_like=True, gc=False, tag=1):
     by: ProcessId = ""  # Who makes it: after a failure two members may make changes of the same number
 
 
-class Query(Struct, frozen=True, array_like=True, gc=False, tag=2):
+class Query(_Word, frozen=True, tag=2):
     """Can everybody still keep its guarantees if P becomes this? (4.4)"""
 
     attempt: Number
@@ -48,13 +54,13 @@ class Query(Struct, frozen=True, array_like=True, gc=False, tag=2):
     joiners: tuple[ProcessId, ...]
 
 
-class Decided(Struct, frozen=True, array_like=True, gc=False, tag=3):
+class Decided(_Word, frozen=True, tag=3):
     """The query of the sender is over, and P stays what it is."""
 
     attempt: Number
 
 
-class Reclaim(Struct, frozen=True, array_like=True, gc=False, tag=4):
+class Reclaim(_Word, frozen=True, tag=4):
     """P is this from here on: what members that have gone had of it is given back (4.5)."""
 
     rotation: Number
@@ -63,11 +69,9 @@ class Reclaim(Struct, frozen=True, array_like=True, gc=False, tag=4):
 Word: TypeAlias = Change | Query | Decided | Reclaim
 
 
-class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
+class Data(_OfRing, frozen=True, tag=50):
     """One numbered packet of a turn: messages, a word, or neither (a dummy). ``last``: the turn's last one."""
 
-    group: GroupId
-    ring: ProcessId
     number: Number
     visit: Number
     sender: ProcessId
@@ -89,13 +93,11 @@ Ask: TypeAlias = tuple[ProcessId, Number, Number]
 Asked: TypeAlias = tuple[ProcessId, Number, ProcessId, Number, Number]  # The same with who asks, and in which of its turns
 
 
-class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
+class Beat(_OfRing, frozen=True, tag=51):
     """The heartbeat that ends a turn, and the token for ``next``. ``seq`` is the number of the turn's last data packet; ``slot``:
     before the next turn is time to ask to join; ``asks``: packets that the sender misses, and that others do who had their turn
     before; ``got``: how far it has the order; ``rotation``: P."""
 
-    group: GroupId
-    ring: ProcessId
     number: Number
     visit: Number
     seq: Number
@@ -106,34 +108,27 @@ class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
     rotation: Number
     asks: tuple[Asked, ...] = ()
     got: Number = 0
-    change: Change | None = None
-    """The ring's last change, until everybody has been heard to know of it: whoever gets the token has to know whose is the
-    next."""
+    change: Change | None = None  # The last one, until all are heard to know it: the token's holder has to know whose is the next
     by: ProcessId = ""  # Who made the change ``number``
     voting: tuple[ProcessId, ...] = ()  # Those who have asked to join and on whom a vote is under way: they wait
-    mentioned: tuple[ProcessId, ...] = ()
-    """Processes that have knocked at the sender: the last member of the ring has to hear of them."""
+    mentioned: tuple[ProcessId, ...] = ()  # Processes that knocked at the sender: the ring's last member has to hear of them
 
 
-class Where(Packet, frozen=True, array_like=True, gc=False, tag=52):
+class Where(_OfRing, frozen=True, tag=52):
     """The token has not come: which member has heard of a turn after ``visit``, or of a change after ``number``? ``silent`` are
     the members that the sender would eliminate. With ``whole`` the answer is to have the heartbeat and the change."""
 
-    group: GroupId
-    ring: ProcessId
     visit: Number
     number: Number
     silent: tuple[ProcessId, ...] = ()
     whole: bool = False
 
 
-class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
+class Here(_OfRing, frozen=True, tag=53):
     """Answers :class:`Where`: the last turn heard of, which member had it, how long ago (ns) and whether its heartbeat was heard;
     the highest number heard of each of the silent members; the number of the ring's last change. The whole answer has the
     heartbeat and the change themselves: every member answers, so an answer is short unless the asker wants more of it."""
 
-    group: GroupId
-    ring: ProcessId
     asked: Number
     visit: Number
     holder: ProcessId
@@ -145,48 +140,37 @@ class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
     change: Change | None = None
 
 
-class Knock(Packet, frozen=True, array_like=True, gc=False, tag=54):
+class Knock(_OfRing, frozen=True, tag=54):
     """The sender wants to be in the group. ``ring`` is its ring meanwhile (those that form a group begin alone); empty: it is in
     none. A member that hears it mentions the sender in its next heartbeat, so that the last member of the ring opens the slot. A
     knock comes in no turn, so the one of a joiner has no name in it: its size has a limit, however long names are."""
 
-    group: GroupId
-    ring: ProcessId
 
-
-class Request(Packet, frozen=True, array_like=True, gc=False, tag=55):
+class Request(_OfRing, frozen=True, tag=55):
     """In the join slot: the sender asks for a place on the ring, with this T (T_new of 4.4)."""
 
-    group: GroupId
-    ring: ProcessId
     hold: Number
 
 
-class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=56):
+class Refuse(_OfRing, frozen=True, tag=56):
     """The sender of a request cannot be let in, and why. ``hold`` is a T with which it could be, without a vote; 0: none."""
 
-    group: GroupId
-    ring: ProcessId
     text: str
     hold: Number = 0
 
 
-class Vote(Packet, frozen=True, array_like=True, gc=False, tag=57):
+class Vote(_OfRing, frozen=True, tag=57):
     """An answer to a :class:`Query`."""
 
-    group: GroupId
-    ring: ProcessId
     attempt: Number
     agrees: bool
 
 
-class JoinAck(Packet, frozen=True, array_like=True, gc=False, tag=58):
+class JoinAck(_OfRing, frozen=True, tag=58):
     """What a joiner has to know, as it is right after the change that lets it in; the same from every member. ``seqs`` is the
     sequence vector; ``visit``, ``holder`` and ``complete`` say whose turn it is; ``digest`` is that of the messages that are
     partly there (:class:`Partial`), 0 if there are none."""
 
-    group: GroupId
-    ring: ProcessId
     number: Number
     members: tuple[ProcessId, ...]
     holds: tuple[Number, ...]
@@ -201,11 +185,9 @@ class JoinAck(Packet, frozen=True, array_like=True, gc=False, tag=58):
     digest: Number
 
 
-class Partial(Packet, frozen=True, array_like=True, gc=False, tag=59):
+class Partial(_OfRing, frozen=True, tag=59):
     """From the sponsor, for who joins by change ``number``: a part of what is partly there."""
 
-    group: GroupId
-    ring: ProcessId
     number: Number
     index: Number
     count: Number

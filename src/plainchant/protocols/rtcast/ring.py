@@ -75,7 +75,7 @@ class Ring(Engine):
         self.gaps: Gaps | None = None
         self._clock_error = clock_error or (lambda: int(parameters.clock_error))
         self._clear("", (), {}, 0, False)
-        self._disordered: dict[ProcessId, None] = {}  # Processes whose channel to us does not keep order; recorded once for each
+        self.disordered: set[ProcessId] = set()  # Processes whose channel to us does not keep order; recorded once for each
         self.order: Order | None = None
         self.rotation = 0  # P
         self._installed: tuple[ProcessId, ...] = ()  # The members of the last view that was installed
@@ -87,7 +87,7 @@ class Ring(Engine):
         self._by = ""
         self._ready = False
         self._woke_at = -(1 << 62)  # When a turn was heard that we should have asked for long before: we may have been stopped
-        self._aside: Callable[[], None] | None = None
+        self.aside: Callable[[], None] | None = None  # Sends another layer's packet that is in no order, in our next turn
         self._leaving = False
         self._due: dict[str, int] = {}  # When timers are due
         self._excused: set[str] = set()  # Timers that came late and have been set again
@@ -171,17 +171,13 @@ class Ring(Engine):
         return None
 
     def notice(self, event: Any) -> None:
-        """An application that does not read holds no other member up: messages are delivered without acknowledgements. But what
-        is unread grows, at the pace of the others. After ``patience`` this member halts, and the others go on without it."""
+        """An application that does not read holds no other member up, as no delivery is acknowledged. But what is unread grows:
+        after ``patience`` this member halts, and the others go on without it."""
         if isinstance(event, Pressure):
             if event.full:
                 self.set_due(READING, self.host.now + int(self.parameters.patience))
             else:
                 self.host.cancel_timer(READING)
-
-    def aside(self, send: Callable[[], None]) -> None:
-        """Another layer has a packet to send that is in no order, such as a question about the time: in our next turn."""
-        self._aside = send
 
     # --- packets ------------------------------------------------------------------------------------------------------
     def receive(self, source: ProcessId, packet: Packet) -> None:
@@ -239,8 +235,7 @@ class Ring(Engine):
 
     # --- hearing ------------------------------------------------------------------------------------------------------
     def hears(self, source: ProcessId, data: Data, *, came: int | None = None) -> bool:
-        """A data packet has come: takes notice of what it says to the ring. Whether it may go into the order. ``came``: when it
-        came, if that was before we were in."""
+        """Notes what a data packet tells the ring; whether it may go into the order. ``came``: when, if before we were in."""
         if self.entrance.keeps(source, data) or data.ring != self.name or not self.name:
             return False
         order = self.order
@@ -289,13 +284,9 @@ class Ring(Engine):
     def _check_channel(self, source: ProcessId, data: Data) -> None:
         """P2: a channel between two processes keeps the order. If it does not, a packet is only early: see ``Gaps``."""
         beat = self.beats.get(source)
-        if beat is not None and beat.visit == data.visit and data.at and data.at < beat.at and source not in self._disordered:
-            self._disordered[source] = None
+        if beat is not None and beat.visit == data.visit and data.at and data.at < beat.at and source not in self.disordered:
+            self.disordered.add(source)
             self.host.record("state", self.group, broken="P2", source=source, visit=data.visit)
-
-    def keeps_order(self, process: ProcessId) -> bool:
-        """Whether the channel from a process has kept its order so far (P2)."""
-        return process not in self._disordered
 
     def replay(self, source: ProcessId, data: Data, came: int) -> None:
         """Takes in a packet that came before we were in."""
@@ -496,8 +487,7 @@ class Ring(Engine):
         return not self.sponsor.has_words and not self.entrance.knockers()
 
     def take_lost_token(self) -> None:
-        """The token was for us and is lost: our predecessor's heartbeat says whose it is. If it is not ours, we are not on the
-        ring that the others are on."""
+        """The token is lost: our predecessor's heartbeat says whose it was. If it is not ours, the others have another ring."""
         beat = self.beats.get(self.ring[self.ring.index(self.me) - 1])
         if beat is not None and self._heir(beat.next) == self.me:
             self.take_turn("timeout", self.heard_visit + len(self.path()), False)
@@ -513,11 +503,6 @@ class Ring(Engine):
         """Whether the heartbeat of the turn heard last was heard."""
         beat = self.beats.get(self.heard_holder)
         return beat is not None and beat.visit == self.heard_visit
-
-    def last_beat(self, process: ProcessId) -> Beat | None:
-        """The last heartbeat of a member, without what else it told of."""
-        beat = self.beats.get(process)
-        return None if beat is None else msgspec.structs.replace(beat, asks=(), change=None, voting=(), mentioned=())
 
     def successor(self, process: ProcessId) -> ProcessId:
         """The member whose turn comes after that of another, which may be gone."""
@@ -608,18 +593,18 @@ class Ring(Engine):
             # A change lets a process in, and its packet is still under way. In our next turn the joiner would be gone.
             sizes = self.interface.sizes(self.ring)
             needed = self.interface.cost(sizes.acknowledgement) + self.parameters.heartbeats * self.interface.cost(sizes.beat)
-            self.set_due(IDLE, max(now + min(self.interface.hold_back, self.hold - needed), self._begun_at))
+            wait = min(self.interface.hold_back, self.hold - needed)
         elif self._awaits_order:
-            # What is to be said needs the whole order; a packet of before may be on its way still.
+            # What is to be said needs the whole order; an earlier packet may still be on its way.
             wait = min(self.interface.hold_back, self.hold // 2)
-            self.set_due(IDLE, max(now + wait, self._begun_at))
         elif self._ready or self._leaving or self._acks or resends or self.sponsor.has_words:
             self._speak_soon()
+            return
+        elif len(self.ring) == 1:
+            wait = self.hold // (2 if self.formed else 1)
         else:
             wait = min(int(self.parameters.idle_hold), self.hold)
-            if len(self.ring) == 1:
-                wait = self.hold // (2 if self.formed else 1)
-            self.set_due(IDLE, max(now + wait, self._begun_at))
+        self.set_due(IDLE, max(now + wait, self._begun_at))
 
     def _speak_soon(self) -> None:
         """Speaks, as soon as the turn before ours is over."""
@@ -634,11 +619,15 @@ class Ring(Engine):
         self.host.cancel_timer(IDLE)
         now = self.host.now
         turn = Turn(self, self.hold - (now - self._begun_at))
-        if self._aside is not None:
-            send, self._aside = self._aside, None
+        if self.aside is not None:
+            send, self.aside = self.aside, None
             send()
             turn.charge(0)
-        word = change if change is not None else self._next_word(turn)
+        word: Word | None = change
+        if word is None:
+            word = self.sponsor.word(turn)
+            if word is None and self._leaving and self.is_up_to_date and not self._has_messages():
+                word = self._goodbye()
         if word is not None:
             to = self.ring
             if isinstance(word, Change):
@@ -668,13 +657,6 @@ class Ring(Engine):
         if isinstance(turn.word, Change) and turn.word.joined:
             self._acknowledge_own(turn.word, turn.word_is_last)
         self._pass_on(turn, now)
-
-    def _next_word(self, turn: Turn) -> Word | None:
-        """What we have to say to the ring in an ordinary turn: as its sponsor, or that we leave."""
-        word = self.sponsor.word(turn)
-        if word is None and self._leaving and self.is_up_to_date and not self._has_messages():
-            return self._goodbye()
-        return word
 
     @property
     def is_up_to_date(self) -> bool:

@@ -67,12 +67,9 @@ class Sponsor:
         self._unused_since: int | None = None
 
     def reset(self) -> None:
-        self.newcomers.clear()
-        self._requests.clear()
-        self._refusals.clear()
-        self._vote = None
-        self._asked = None
-        self._unused_since = None
+        for known in (self.newcomers, self._requests, self._refusals):
+            known.clear()
+        self._vote = self._asked = self._unused_since = None
 
     def requested(self, source: ProcessId, request: Request) -> None:
         ring = self._ring
@@ -132,14 +129,9 @@ class Sponsor:
     def _has_room(self) -> bool:
         """Whether the messages that are partly there, which a joiner has to be told of, can be sent in this turn without taking
         time from what is promised. (The change and the acknowledgement have theirs.)"""
-        spare = self._ring.advisor.spare()
-        parts = self.parts()
-        return spare is None or not parts or sum(map(self.part_cost, parts)) <= spare
-
-    def part_cost(self, part: bytes) -> int:
-        """How long a part takes to be sent. A packet with it has fewer names than one with messages."""
-        interface = self._ring.interface
-        return interface.cost(len(part) + interface.envelope(self._ring.ring))
+        spare, parts, interface = self._ring.advisor.spare(), self.parts(), self._ring.interface
+        envelope = interface.envelope(self._ring.ring)  # A packet with a part has fewer names than one with messages.
+        return spare is None or not parts or sum(interface.cost(len(part) + envelope) for part in parts) <= spare
 
     def parts(self) -> list[bytes]:
         """What a joiner has to be told of them, as much as a packet holds at a time."""
@@ -150,16 +142,14 @@ class Sponsor:
         ring = self._ring
         joiners = dict(sorted(self._requests.items()))
         self._requests.clear()
-        needed = ring.interface.rotation(
-            (*ring.ring, *joiners), [*(ring.holds[process] for process in ring.ring), *joiners.values()]
-        )
+        holds = [*(ring.holds[process] for process in ring.ring), *joiners.values()]
+        needed = ring.interface.rotation((*ring.ring, *joiners), holds)
         if not ring.will_form or needed <= ring.rotation:
             return self._change(joiners, max(needed, ring.rotation), formed=ring.will_form)
         self._attempt += 1
         self._vote = _Vote(self._attempt, needed, joiners, {})
-        self._host.record(
-            "query", ring.group, attempt=self._attempt, rotation=needed, present=ring.rotation, joiners=list(joiners)
-        )
+        asked = {"attempt": self._attempt, "rotation": needed, "present": ring.rotation}
+        self._host.record("query", ring.group, **asked, joiners=list(joiners))
         return Query(self._attempt, needed, tuple(joiners))
 
     def _outcome(self, vote: _Vote) -> Word | None:
@@ -167,9 +157,9 @@ class Sponsor:
         vote.turns += 1
         missing = [process for process in ring.ring if process not in vote.votes]
         against = [process for process in ring.ring if vote.votes.get(process) is False]
-        if not missing and not against and vote.turns <= ROUNDS and not self._has_room():
-            return None
         if not missing and not against:
+            if vote.turns <= ROUNDS and not self._has_room():
+                return None
             self._vote = None
             return self._change(vote.joiners, vote.rotation, formed=True)
         if against or vote.turns > ROUNDS:
