@@ -210,7 +210,7 @@ mutant("a ring of one speaks before there is a group", Ring, "_is_silent")(prope
 
 
 def _looks_at_the_token_alone(self: Ring) -> bool:
-    return self._spoke_at is None or self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack
+    return self._spoke_at is None or self.host.now > self.due.get(TOKEN, self.host.now) + self.interface.slack
 
 
 mutant("a process that wakes up takes the first token that it finds", Ring, "_may_have_slept")(

@@ -70,16 +70,15 @@ class Admission(Layer, Advisor):
         self._turn: Turn | None = None  # What is reckoned with; None: there is no ring yet
         self._is_in = False  # Whether this process is in the group; before that P is only that of whom it has found so far
         self._asked_about: Turn | None = None  # The same for a larger P that is voted on
-        self._settled: dict[Nanoseconds, Nanoseconds] = {}
-        """When the messages that were planned with a P will have arrived, of those that are sent, by that P."""
-        self._pending: dict[str, tuple[Stream, Nanoseconds]] = {}
-        """Streams that were asked for before this process was in the group, and when."""
+        self._settled: dict[
+            Nanoseconds, Nanoseconds
+        ] = {}  # By P: when the messages sent so far that were planned with it have arrived
+        self._pending: dict[str, tuple[Stream, Nanoseconds]] = {}  # Streams asked for before we were in the group, and when
         self._promises: dict[str, _Promise] = {}
         self._regulator = Regulator(host.max_packet)
         self._sent = 0  # Bytes of the first message without a deadline that have gone out
         self._passed_over: bytes | None = None  # The message without a deadline for which the last turn had no room
-        self._heard: dict[tuple[ProcessId, int], bytearray] = {}
-        """Messages that are not whole, by sender and number of the stream."""
+        self._heard: dict[tuple[ProcessId, int], bytearray] = {}  # Messages that are not whole, by sender and stream number
         self._deliver_whole = host.deliver
         super().__init__(host, lambda host: inside(host, self))
 

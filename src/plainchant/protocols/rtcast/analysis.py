@@ -59,8 +59,8 @@ def enough(time: Nanoseconds) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
-    """Messages whose deadlines are to be promised. ``period`` is 0 for one message alone. How long a message takes follows from
-    its ``size``, or is given as ``cost`` (C); then its pieces are equal parts of it."""
+    """Messages whose deadlines are to be promised. ``period`` 0: a single message. Its time follows from ``size``, or is given as
+    ``cost`` (C), which is then cut into equal pieces."""
 
     name: str
     deadline: Nanoseconds
@@ -89,8 +89,7 @@ class Verdict:
     load: Nanoseconds  # What everything takes of a turn, with this demand
     term: str = ""  # The condition that fails, a key of ``TERMS``; empty: none
     text: str = ""  # The failure in one sentence
-    nearest: Nanoseconds | None = None
-    """The shortest deadline, not shorter than the one demanded, that could be promised; None: no deadline could."""
+    nearest: Nanoseconds | None = None  # The shortest deadline from the demanded one on that could be promised; None: none could
     hopeless: str = ""  # Why no deadline could be promised
 
     @property

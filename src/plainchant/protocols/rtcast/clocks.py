@@ -55,8 +55,7 @@ from ...core.engine import Engine, Host, Layer
 from ...core.model import MS, GroupId, Nanoseconds, Number, Packet, ProcessId, Timer, View
 from .parameters import Parameters
 
-STEP: Final = 1 * MS
-"""A difference between the host's clock and its ``now`` beyond drift that counts as a step: looks are not simultaneous."""
+STEP: Final = 1 * MS  # A clock that differs from ``now`` by more, beyond drift, was stepped (looks are not simultaneous)
 
 _TIMER: Final = ("clocks",)
 _UNKNOWN: Final = -1
@@ -153,8 +152,7 @@ class ClockSync(Layer):
         self._steady = Steady(host, self._drift)
         self._reading: Reading | None = None
         self._offset = 0
-        self._ahead = 0
-        """How far the clock was ahead of its reading when it was corrected last, at ``_corrected_at`` of the steady clock."""
+        self._ahead = 0  # How far the clock was ahead of its reading when corrected, at ``_corrected_at`` of the steady clock
         self._corrected_at = 0
         self._era = 0
         self._others: tuple[ProcessId, ...] = ()

@@ -25,16 +25,14 @@ if TYPE_CHECKING:
     from .ring import Ring
 
 KNOCK: Final = "knock"
-KNOCKS_EVERY: Final = 4
-"""A process knocks every so many times d_max, or less often where many knock, each of them a little off that time."""
+KNOCKS_EVERY: Final = 4  # Average time between knocks, in d_max; it is longer where many knock
 KNOCKS_SHARE: Final = 8  # One part in so many of a medium is for the knocks of processes that form a group
 ACKS: Final = "acknowledgements"
 PATIENCE: Final = 10  # So many times ``gather`` a joiner looks for the group
 MOST_KEPT: Final = 4096
 KEPT_BYTES: Final = 16 << 20  # Bytes of messages in what is kept
 KNOCKERS: Final = 64  # So many processes at the door are noted; further ones knock again
-LONGEST_WAIT: Final = 10
-"""A joiner waits for acknowledgements for so many times ``gather`` at the most, whatever the ring says of its rotation."""
+LONGEST_WAIT: Final = 10  # A joiner waits at most this many ``gather`` for acknowledgements, whatever rotation the ring states
 
 
 class Entrance:
@@ -58,8 +56,9 @@ class Entrance:
         self._not_before = 0
         self._offered = 0  # A T that we were offered instead of ours
         self._acks: dict[ProcessId, JoinAck] = {}
-        self._parts: dict[tuple[ProcessId, int, int], Partial] = {}
-        """What has been told of messages that are partly there, by who did, change and index; the sponsor's counts."""
+        self._parts: dict[
+            tuple[ProcessId, int, int], Partial
+        ] = {}  # Partial messages we were told of, by source, change and index
         self._kept_bytes = 0
         self._kept: list[tuple[ProcessId, Data, int]] = []  # Packets of that ring, from whom, and when they came
         self._beats: dict[ProcessId, tuple[Beat, int]] = {}

@@ -46,12 +46,10 @@ class Gaps(Layer):
         self._queue: dict[tuple[ProcessId, int], tuple[int, Data]] = {}  # Early packets by sender and number, with when they came
         self._kept: dict[ProcessId, dict[int, Data]] = {}
         self._wanted: dict[tuple[ProcessId, int], dict[ProcessId, None]] = {}  # Packets that we are to send again, and to whom
-        self._head: tuple[ProcessId, int] | None = None
-        """The first thing missing when we asked last, and how many turns may pass still."""
-        self._left = 0
+        self._head: tuple[ProcessId, int] | None = None  # What was missing first when we last asked
+        self._left = 0  # Turns that may still pass before it is an omission
         self._given_up = False
-        self._passing: dict[tuple[ProcessId, ProcessId, int], Asked] = {}
-        """What others have asked for lately, by asker, sender and first number."""
+        self._passing: dict[tuple[ProcessId, ProcessId, int], Asked] = {}  # Recent requests, by asker, sender and first number
         self._turn_before = 0
         self._noticed: dict[tuple[ProcessId, int], int] = {}  # When something was found to be missing
         self.inner.gaps = self
@@ -142,8 +140,7 @@ class Gaps(Layer):
             self.inner.ordered(min((data for _, data in self._queue.values()), key=lambda data: data.visit))
 
     def asks(self) -> tuple[Asked, ...]:
-        """In our turn: what we miss, and what others miss who had their turn since our last one: so requests come with the token,
-        and whoever has it has heard them all."""
+        """In our turn: what we miss, and what members miss that spoke since our last turn: requests come with the token."""
         if not self._retransmissions:
             return ()
         visit = self.inner.visit
@@ -181,8 +178,7 @@ class Gaps(Layer):
         return [ask for ask in found if ask[0] != self.me]
 
     def _is_lost(self, ask: Ask) -> bool:
-        """Whether something that is missing can only be lost: its sender's later heartbeat is here (P2), or it has been missing
-        for longer than any packet takes."""
+        """Whether a missing packet can only be lost: its sender's later heartbeat is here (P2), or d_max has passed."""
         key = ask[:2]
         now = self.host.now
         self._noticed = {known: since for known, since in self._noticed.items() if since > now - SECOND}

@@ -48,8 +48,7 @@ class Inquiry:
         self._wanted: ProcessId = ""  # The member that is to tell us all it knows
         self._asked_twice = False
         self._owed: dict[ProcessId, Where] = {}
-        self._gave_way: tuple[ProcessId, int] = ("", 0)
-        """The last member that we let ask first, and the turn that we had heard last then."""
+        self._gave_way: tuple[ProcessId, int] = ("", 0)  # The last member that we let ask first, and our ``heard_visit`` then
 
     def reset(self) -> None:
         self.close()
@@ -84,9 +83,9 @@ class Inquiry:
             self._host.send(to, packet)
 
     def _named(self) -> tuple[ProcessId, ...]:
-        """The silent members that we ask about. A member that was stopped, or is deaf, misses all others, and names a few: its
-        question and the answers would take longer than P has time for. The last of them is the one whose turn may not have come
-        to an end; those between have said nothing since their last turn."""
+        """The silent members that we ask about. A member that was stopped or is deaf misses all others; it names a few, or
+        question and answers would take longer than P allows. The last is the one whose turn may not have ended; those between
+        said nothing since their last turn."""
         silent, most = self.silent(self._ring.path()), self._ring.interface.silent
         return tuple(silent) if len(silent) <= most else (*silent[: most - 1], silent[-1])
 
@@ -108,7 +107,7 @@ class Inquiry:
             if not self._wanted and self._knows_more(source, here):
                 self._wanted = source
                 self._send((source,), whole=True)
-                ring.set_due(PROBE, max(ring.due(PROBE), self._host.now + ring.interface.tale(ring.ring)))
+                ring.set_due(PROBE, max(ring.due[PROBE], self._host.now + ring.interface.tale(ring.ring)))
             return
         if here.change is not None and ring.parameters.retransmissions:
             ring.glimpse(here.change)
@@ -118,8 +117,7 @@ class Inquiry:
             self._adopt(source, here)
 
     def _counts(self, source: ProcessId, here: Here) -> bool:
-        """Without retransmission, what others have heard and we have not cannot be had: it only counts how many have more
-        (:meth:`_stands_alone`)."""
+        """Without retransmission what only others have heard cannot be had: only their number counts (:meth:`_stands_alone`)."""
         return bool(self._ring.parameters.retransmissions) or source == here.holder
 
     def _knows_more(self, source: ProcessId, here: Here) -> bool:
@@ -184,8 +182,8 @@ class Inquiry:
         ring.set_due(TOKEN, self._host.now + asking + ring.interface.patience(holds))
 
     def pay(self, turn: Turn) -> None:
-        """In our turn: answers members that asked while the ring turned, if there is time left. A member that hears nothing has
-        no use for an answer, and nothing promised waits for it."""
+        """In our turn: answers members that asked while the ring turned, if time is left. Nothing promised waits for an
+        answer."""
         owed, self._owed = self._owed, {}
         size = turn.sizes.tale
         for source, where in owed.items():
@@ -243,8 +241,8 @@ class Inquiry:
         ring.take_turn("timeout", visit, False, change)
 
     def silent(self, path: Sequence[ProcessId]) -> list[ProcessId]:
-        """The transitive closure of immediate predecessors of which no heartbeat was heard (4.3): all members between us and the
-        last member that was heard, and that one too if its turn did not come to an end."""
+        """The closure of immediate predecessors without a heartbeat (4.3): the members between us and the last one heard, and
+        that one too if its turn did not end."""
         ring = self._ring
         has_ended = ring.heard_holder == ring.me or ring.heard_end
         return [process for process in reversed(path[has_ended:]) if process in ring.ring]
@@ -280,8 +278,8 @@ class Inquiry:
         return known
 
     def _may_go_on(self, silent: Sequence[ProcessId]) -> bool:
-        """Whether this part of the group is the one that goes on. Those count that were heard since our last turn, or answer now;
-        of exactly half, the part with the first member of the ring."""
+        """Whether this part of the group goes on. Members count that were heard since our last turn, or answer now; of exactly
+        half, the part with the first member of the ring."""
         ring = self._ring
         if ring.parameters.partitions == "any":
             return True

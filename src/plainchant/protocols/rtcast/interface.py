@@ -42,8 +42,9 @@ class Interface:
         self.slack = int(parameters.slack)
         self.slot = int(parameters.join_slot) or 2 * self.delay_max + JOINERS * self.cost(REQUEST) + self.slack
         """T_v: joiners hear the token, and their requests are heard, one after the other where they share a medium."""
-        self.silent = max(SILENT, parameters.crashes + 1)
-        """Members that a question about the token names at most: as many as may have died, and the last one that was heard."""
+        self.silent = max(
+            SILENT, parameters.crashes + 1
+        )  # Members that a question names at most: the dead, and the last one heard
         self.stray = STRAYS * self.cost(KNOCK)  # How long a packet may wait for the medium because of packets that are in no turn
 
     def delay(self, source: ProcessId, target: ProcessId) -> int:
@@ -66,8 +67,7 @@ class Interface:
         return self._parameters.hold_of(process)
 
     def least_hold(self, ring: Sequence[ProcessId]) -> int:
-        """The shortest T with which a member of this ring can do its part: a change, an acknowledgement, heartbeats, and a small
-        message."""
+        """The shortest T that suffices on this ring: for a change, an acknowledgement, heartbeats and a small message."""
         sizes = self.sizes(ring)
         beats = self._parameters.heartbeats * self.cost(sizes.beat)
         return self.cost(sizes.change) + self.cost(sizes.acknowledgement) + beats + 2 * self.cost(SMALL)
@@ -94,17 +94,17 @@ class Interface:
         return max(0, envelope_of(self._group, ring) - ENVELOPE)
 
     def probe(self, ring: Sequence[ProcessId]) -> int:
-        """How long to wait for answers to the question where the token is: everybody answers, one after the other where they
-        share a medium, each answer as often as a heartbeat is sent."""
-        sizes = self.sizes(ring)
-        packets = self.cost(sizes.where) + (len(ring) - 1) * self.cost(sizes.here)
-        return 2 * self.delay_max + self.slack + self.stray + self._parameters.heartbeats * packets
+        """How long to wait for answers to ``Where``: all answer, one after the other on a shared medium, each as often as a
+        heartbeat is sent."""
+        return self._answered_within(ring, (len(ring) - 1) * self.cost(self.sizes(ring).here))
 
     def tale(self, ring: Sequence[ProcessId]) -> int:
         """How long to wait for one whole answer, of a member that knows more than we do."""
-        sizes = self.sizes(ring)
-        packets = self.cost(sizes.where) + self.cost(sizes.tale)
-        return 2 * self.delay_max + self.slack + self.stray + self._parameters.heartbeats * packets
+        return self._answered_within(ring, self.cost(self.sizes(ring).tale))
+
+    def _answered_within(self, ring: Sequence[ProcessId], answers: int) -> int:
+        packets = self._parameters.heartbeats * (self.cost(self.sizes(ring).where) + answers)
+        return self.delay_max + self.hold_back + packets
 
     def timeout(self, ring: Sequence[ProcessId]) -> int:
         """What a dead member takes at most besides its turn and its hop, until its successor goes on without it: the successor

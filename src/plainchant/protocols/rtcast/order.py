@@ -13,8 +13,9 @@ Nothing here sends, waits or knows of time: :class:`Order` is asked and told.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ...core.model import ProcessId
 from .packets import Ask, Change, Data
@@ -29,42 +30,39 @@ class Place(enum.Enum):
     CONTRADICTS = "contradicts"
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Order:
     """The ordered part of a member's knowledge: the ring at this place of the order, the sequence vector M, whose turn it is."""
 
-    def __init__(
-        self,
-        members: Sequence[ProcessId],
-        numbers: int,
-        *,
-        visit: int,
-        holder: ProcessId,
-        complete: bool,
-        seqs: Mapping[ProcessId, int],
-        rank: int = 0,
-    ) -> None:
-        self.members = tuple(members)
-        self.seqs = dict(seqs)  # M: the last number of each member that is in order
-        self.visit, self.holder, self.complete = visit, holder, complete
-        self.rank = rank  # How many packets there were in the order so far
-        self._numbers = numbers
-        self._following = self._after(holder)
+    members: tuple[ProcessId, ...]
+    numbers: int
+    _: dataclasses.KW_ONLY
+    visit: int
+    holder: ProcessId
+    complete: bool
+    seqs: dict[ProcessId, int]  # M: the last number of each member that is in order
+    rank: int = 0  # How many packets there were in the order so far
+    _following: ProcessId = ""
+
+    def __post_init__(self) -> None:
+        self.seqs = dict(self.seqs)
+        self._following = self._after(self.holder)
 
     def _after(self, process: ProcessId) -> ProcessId:
         place = self.members.index(process)
         return self.members[(place + 1) % len(self.members)]
 
     def following(self, seq: int) -> int:
-        return (seq + 1) % self._numbers
+        return (seq + 1) % self.numbers
 
     def ahead(self, one: int, other: int) -> int:
         """How far a number is ahead of another; negative: behind. Numbers that roll over compare over half their range."""
-        distance = (one - other) % self._numbers
-        return distance if distance <= self._numbers // 2 else distance - self._numbers
+        distance = (one - other) % self.numbers
+        return distance if distance <= self.numbers // 2 else distance - self.numbers
 
     def place(self, data: Data) -> Place:
-        """Where a packet stands. A change that would be next, on a ring with a member that is gone here, is of a member that has
-        not heard of the change which removed it: two members eliminated others at the same time."""
+        """Where a packet stands. A change that would be next, on a ring with a member that is gone here, comes from a member that
+        has not heard of its removal: two members eliminated others at the same time."""
         place, change = self._place(data), data.word
         if place is Place.NEXT and isinstance(change, Change) and not {*self.members, *change.joined}.issuperset(change.ring):
             return Place.CONTRADICTS
@@ -109,7 +107,7 @@ class Order:
     def _change(self, change: Change) -> None:
         following, before, self.members = self._following, self.members, change.ring
         for process in change.joined:
-            self.seqs[process] = self._numbers - 1
+            self.seqs[process] = self.numbers - 1
         for process in [process for process in self.seqs if process not in change.ring]:
             del self.seqs[process]
         if self.holder in change.ring:
@@ -157,7 +155,7 @@ class Order:
             later = [seq for seq in have if self.ahead(seq, first) > 0]
             if not later:
                 return None
-            last = (max(later, key=lambda seq: self.ahead(seq, first)) - 1) % self._numbers
+            last = (max(later, key=lambda seq: self.ahead(seq, first)) - 1) % self.numbers
         while last in have and self.ahead(last, first) >= 0:
-            last = (last - 1) % self._numbers
+            last = (last - 1) % self.numbers
         return (process, first, last) if self.ahead(last, first) >= 0 else None

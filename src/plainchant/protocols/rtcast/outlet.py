@@ -12,9 +12,8 @@ views change.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from ...core.model import ProcessId
 from .packets import Change, Data
 
 
@@ -55,8 +54,3 @@ class Outlet:
                 self._told = False
             queue.popleft()
             self._out(rank, data)
-
-
-def least(got: Mapping[ProcessId, int]) -> int:
-    """How far all of them have the order."""
-    return min(got.values(), default=0)

@@ -29,9 +29,8 @@ class _OfRing(Packet, frozen=True, array_like=True, gc=False):
 
 
 class Change(_Word, frozen=True, tag=1):
-    """The ring is this one from here on. ``out`` are those that are eliminated, with the last number that each of them sent, and
-    ``after`` is the visit that was the last to be heard of before this one; with an empty ``out`` nothing lies between.
-    ``formed``: the group begins, or has begun."""
+    """The ring from here on. ``out``: eliminated members, each with its last number; ``after``: the last visit heard of before
+    this one; with an empty ``out`` nothing lies between. ``formed``: the group begins, or has begun."""
 
     number: Number
     ring: tuple[ProcessId, ...]
@@ -88,8 +87,7 @@ class Data(_OfRing, frozen=True, tag=50):
         return self.ring, self.sender, self.visit, self.seq
 
 
-Ask: TypeAlias = tuple[ProcessId, Number, Number]
-"""A sender, its first number that is missing, and its last one; -1: all that it has sent since."""
+Ask: TypeAlias = tuple[ProcessId, Number, Number]  # A sender, its first and last missing number; -1: all that it has sent since
 Asked: TypeAlias = tuple[ProcessId, Number, ProcessId, Number, Number]  # The same with who asks, and in which of its turns
 
 

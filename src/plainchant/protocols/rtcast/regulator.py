@@ -61,8 +61,7 @@ class Flow:
         self.number = number
         self.payload: bytes | None = None  # The message under way
         self.plan: Plan | None = None  # Its plan
-        self.release: Nanoseconds | None = None
-        """When the piece that comes next is released; without a message: before when the next one is not. None: whenever."""
+        self.release: Nanoseconds | None = None  # Release of the next piece, or earliest one of the next message; None: any time
         self._room = max_packet - NUMBER
         self._sent = 0  # Bytes that have been given away
 

@@ -36,7 +36,7 @@ from .entrance import Entrance
 from .inquiry import PROBE, TOKEN, Inquiry
 from .interface import Interface
 from .order import Order, Place
-from .outlet import Outlet, least
+from .outlet import Outlet
 from .packets import Ask, Asked, Beat, Change, Data, Decided, JoinAck, Numbers, Query, Reclaim, Word
 from .parameters import Parameters
 from .sizes import ASKS, size_of
@@ -89,7 +89,7 @@ class Ring(Engine):
         self._woke_at = -(1 << 62)  # When a turn was heard that we should have asked for long before: we may have been stopped
         self.aside: Callable[[], None] | None = None  # Sends another layer's packet that is in no order, in our next turn
         self._leaving = False
-        self._due: dict[str, int] = {}  # When timers are due
+        self.due: dict[str, int] = {}  # When timers are due
         self._excused: set[str] = set()  # Timers that came late and have been set again
         self.farewell: Data | None = None  # The packet by which we leave
         self.entrance, self.sponsor, self.inquiry = Entrance(self), Sponsor(self), Inquiry(self)
@@ -151,12 +151,12 @@ class Ring(Engine):
             self.host.left(group)
             self._stop_timers()
             self.name = ""
-        elif self._phase == IDLE and self.host.now <= self._due[IDLE]:
+        elif self._phase == IDLE and self.host.now <= self.due[IDLE]:
             self._speak_soon()
 
     def ready(self, group: GroupId) -> None:
         self._ready = True
-        if self._phase == IDLE and not (self._awaits_order or self._awaits_ack) and self.host.now <= self._due[IDLE]:
+        if self._phase == IDLE and not (self._awaits_order or self._awaits_ack) and self.host.now <= self.due[IDLE]:
             self._speak_soon()
 
     def waiting(self) -> Reason | None:
@@ -319,7 +319,7 @@ class Ring(Engine):
 
     def hears_of(self, visit: int, holder: ProcessId, ago: int = 0) -> None:
         if visit > self.heard_visit:
-            if self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack:
+            if self.host.now > self.due.get(TOKEN, self.host.now) + self.interface.slack:
                 self._woke_at = self.host.now
             self.heard_visit, self.heard_holder, self.heard_at = visit, holder, self.host.now - ago
             self.inquiry.close()
@@ -404,12 +404,12 @@ class Ring(Engine):
     @property
     def _may_have_slept(self) -> bool:
         """Whether a token may be an old one: it comes when we should have asked for it already, or we have just come in and do
-        not know for how long it has been here. Then all that has come is heard before the turn begins; a process that was stopped
-        would speak in the turn of another, from the first packets that it finds. (The packets before the token count too: each of
-        them begins our patience anew. A process that woke up so took the turn of an old token, and on a shared medium the member
-        whose turn it was did not hear itself and stopped.)"""
+        not know how long it has been here. Then all that has come is heard before the turn begins; a process that was stopped
+        would speak in another member's turn, by the first packets that it finds. (Packets before the token count too: each begins
+        our patience anew. A process that woke up so took the turn of an old token, and on a shared medium the member whose turn
+        it was did not hear itself and stopped.)"""
         now, slack = self.host.now, self.interface.slack
-        return self._spoke_at is None or now > self._due.get(TOKEN, now) + slack or now <= self._woke_at + slack
+        return self._spoke_at is None or now > self.due.get(TOKEN, now) + slack or now <= self._woke_at + slack
 
     def _measure_hold(self, visit: int) -> None:
         """Our heartbeat has come back: how long our turn really took, the way back included, against T."""
@@ -480,8 +480,7 @@ class Ring(Engine):
 
     @property
     def _is_silent(self) -> bool:
-        """Whether we are alone before the group is formed and say nothing: no process hears it, and on a shared medium it would
-        take the time of those that look for each other."""
+        """Whether we are alone before the group is formed and say nothing: it would only disturb processes on a shared medium."""
         if len(self.ring) > 1 or self.will_form or self._leaving:
             return False
         return not self.sponsor.has_words and not self.entrance.knockers()
@@ -549,7 +548,7 @@ class Ring(Engine):
 
     def _go_on(self, timer: str) -> None:
         """The slot is over, or the time in which something to say might have come."""
-        late = self.host.now - self._due[timer]
+        late = self.host.now - self.due[timer]
         if self._is_late(timer):
             return
         if late > self.hold:
@@ -564,7 +563,7 @@ class Ring(Engine):
 
     def _is_late(self, timer: str) -> bool:
         """Whether a timer comes late, for the first time: we were not there, and what has come meanwhile is heard first."""
-        now, due = self.host.now, self._due[timer]
+        now, due = self.host.now, self.due[timer]
         if timer in self._excused or now <= due + self.interface.slack:
             self._excused.discard(timer)
             return False
@@ -573,12 +572,8 @@ class Ring(Engine):
         self.host.set_timer(timer, now)
         return True
 
-    def due(self, timer: str) -> int:
-        """When a timer is due."""
-        return self._due[timer]
-
     def set_due(self, timer: str, at: int) -> None:
-        self._due[timer] = at
+        self.due[timer] = at
         self._excused.discard(timer)
         self.host.set_timer(timer, at)
 
@@ -796,7 +791,7 @@ class Ring(Engine):
             self.outlet.put(order.rank, data)
             self.outlet.flush(everything=isinstance(word, Change) and word.left == self.me)
         has_come = (self._awaits_order and self.is_up_to_date) or (self._awaits_ack and not self._owes_ack)
-        if has_come and self._phase == IDLE and self.host.now <= self._due[IDLE]:
+        if has_come and self._phase == IDLE and self.host.now <= self.due[IDLE]:
             self._speak_soon()
 
     def _ordered_change(self, change: Change) -> None:
@@ -878,8 +873,9 @@ class Ring(Engine):
         return change
 
     def _all_have(self) -> int:
+        """How far all members have the order."""
         mine = self.order.rank if self.order is not None else 0
-        return least({process: mine if process == self.me else self._got.get(process, 0) for process in self.ring})
+        return min((mine if process == self.me else self._got.get(process, 0) for process in self.ring), default=0)
 
     def _let_out(self, rank: int, data: Data) -> None:
         if isinstance(data.word, Change):

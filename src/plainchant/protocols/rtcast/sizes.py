@@ -26,20 +26,17 @@ from .packets import Beat, Change, Data, Here, JoinAck, Knock, Request, Where
 JOINERS: Final = 8  # Processes that are invited to one join slot, and that one change lets in; others come with the next
 MENTIONED: Final = 4  # Processes at the door that one heartbeat mentions
 ASKS: Final = 2  # Requests for lost packets that a heartbeat always has room for
-GONE: Final = 2
-"""Eliminated members in a change that are not on the ring before it: the change that eliminated them was not heard of by all."""
+GONE: Final = 2  # Eliminated members in a change that were not on the ring before: not all had heard of their elimination
 SILENT: Final = 4  # Members that a question about the token names, at least; more where more may fail in one rotation
 FRAME: Final = 9  # Bytes that the wire format adds to a packet (``core.wire``)
-LATEST: Final = 99
-"""Packets are reckoned as if every member were in this incarnation, so that a process that comes back needs no more of P."""
+LATEST: Final = 99  # Incarnation that sizes assume for each member, so that a process that comes back needs no more of P
 GROUP: Final = 16  # Bytes of the name of a group, at least: P does not depend on a short name
 CHANGE: Final = 512  # Bytes reserved for a membership change, at least
 BEAT: Final = 192  # Bytes reserved for a heartbeat, at least
 ACKNOWLEDGEMENT: Final = 512  # Bytes reserved for a join acknowledgement, at least
 _NUMBER: Final = (1 << 63) - 1  # Encoded, as long as a number can be
 _SHORT: Final = (1 << 32) - 1  # A sequence number, or a T, that is as long as it can be
-_WORD: Final = (1 << 16) - 1
-"""A number of a piece of a message: larger ones take a few bytes more, of which ``header`` has some to spare."""
+_WORD: Final = (1 << 16) - 1  # Number of a piece; a larger one takes a few bytes more, which ``header`` can spare
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 

@@ -57,13 +57,11 @@ class Sponsor:
         self.newcomers: dict[ProcessId, None] = {}  # Members that were let in; they may not have spoken yet
         self.change_seq = 0  # The number of our last change
         self._requests: dict[ProcessId, int] = {}
-        self._refusals: dict[tuple[ProcessId, ...], str] = {}
-        """Joiners whose requests cannot be granted, and why: they are told in our turn."""
+        self._refusals: dict[tuple[ProcessId, ...], str] = {}  # Joiners that are refused in our turn, and why
         self._collided = False
         self._attempt = 0
         self._vote: _Vote | None = None
-        self._asked: tuple[ProcessId, Query] | None = None
-        """The query that everybody votes on, as it came in the order, and whose it is."""
+        self._asked: tuple[ProcessId, Query] | None = None  # The query that is voted on, as ordered, and its sponsor
         self._unused_since: int | None = None
 
     def reset(self) -> None:
@@ -88,8 +86,8 @@ class Sponsor:
             self._requests[source] = request.hold
 
     def _wrong_hold(self, source: ProcessId, hold: int) -> str:
-        """Why a T cannot be granted, whatever members vote; empty: it can. Members do not wait longer for one turn than processes
-        wait for each other when they form a group."""
+        """Why a T cannot be granted, whatever members vote; empty: it can. A turn is no longer than the wait for a group to
+        form."""
         ring = self._ring
         least, most = ring.interface.least_hold((*ring.ring, source)), int(ring.parameters.gather)
         if least <= hold <= most:
@@ -171,8 +169,7 @@ class Sponsor:
         return None
 
     def refuse(self, turn: Turn) -> None:
-        """Tells joiners that they are refused. This is for a turn in which we acknowledge no change: it takes that time, and the
-        joiners for which it does not suffice are told in the next."""
+        """Refuses joiners, in a turn in which we acknowledge no change: it takes that time, and the rest are told in the next."""
         interface = self._ring.interface
         room = interface.cost(turn.sizes.acknowledgement)
         for joiners, text in list(self._refusals.items()):

@@ -37,8 +37,7 @@ PATIENCE: Final = 5 * SECOND  # A program that does not read for so long is not 
 CLOCK_EVERY: Final = 1 * SECOND
 RESERVED: Final = 4096  # Bytes of a turn for what the ring itself sends
 MOST_BYTES: Final = 384 << 10
-MOST_PACKETS: Final = 96
-"""Of a rotation: a process whose processor is busy gets through so much well within d_max, also in small messages."""
+MOST_PACKETS: Final = 96  # In a rotation: even a busy process handles this much within d_max, also in small messages
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:

@@ -55,8 +55,8 @@ class Turn:
             self._ring.sponsor.change_seq = self._ring.seq
 
     def go_ahead(self, *, is_goodbye: bool) -> None:
-        """Sends what is kept back: other packets follow, and a membership change comes before everything else (4.3). A goodbye is
-        the last packet of its sender, though it may send those of others again after it."""
+        """Sends what is kept back: other packets follow, and a membership change comes first (4.3). A goodbye is its sender's
+        last packet, though it may send those of others again after it."""
         self._has_ended = is_goodbye
         self._flush(last=is_goodbye)
 
