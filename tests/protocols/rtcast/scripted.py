@@ -176,6 +176,12 @@ SCENARIOS: Mapping[str, Script] = {
             workload=(Workload(rate=20.0, size=20),),
         )
     ),
+    # A whole answer names all members: twenty-nine of them would take the medium for longer than the time to ask.
+    "one of thirty dies": Script(
+        dataclasses.replace(
+            _sixteen("thirty-dies", _crash("p5", 1050), r=0, size=30), parameters={"retransmissions": 0, "hold": _time(6)}
+        )
+    ),
     "a seventeenth joins": Script(_sixteen("seventeen", _SEVENTEENTH, later=("q",))),
     "a seventeenth joins, large headers": Script(
         _sixteen("seventeen-headers", _SEVENTEENTH, later=("q",), network=dataclasses.replace(NEAR, header=64))
