@@ -70,9 +70,7 @@ class Admission(Layer, Advisor):
         self._turn: Turn | None = None  # What is reckoned with; None: there is no ring yet
         self._is_in = False  # Whether this process is in the group; before that P is only that of whom it has found so far
         self._asked_about: Turn | None = None  # The same for a larger P that is voted on
-        self._settled: dict[
-            Nanoseconds, Nanoseconds
-        ] = {}  # By P: when the messages sent so far that were planned with it have arrived
+        self._settled: dict[Nanoseconds, Nanoseconds] = {}  # By P: when sent messages that were planned with it have arrived
         self._pending: dict[str, tuple[Stream, Nanoseconds]] = {}  # Streams asked for before we were in the group, and when
         self._promises: dict[str, _Promise] = {}
         self._regulator = Regulator(host.max_packet)
@@ -338,12 +336,7 @@ class Admission(Layer, Advisor):
         flow = promise.flow
         payload, plan = flow.payload, flow.plan
         assert payload is not None and plan is not None and self._turn is not None  # noqa: PT018
-        first = 0
-        if chunk.is_last:
-            taken = self.host.take(self._group, len(payload), 1, chunk.stream)
-            if taken is None or taken.body != payload:
-                raise ProtocolError(f"the host shows one message of stream {chunk.stream!r} and hands over another one")
-            first = taken.first
+        first = self._taken(payload, chunk.stream) if chunk.is_last else 0
         flow.advance(chunk)
         if chunk.is_last:
             self._settled[plan.spacing] = self.host.now + self._turn.delay
@@ -355,6 +348,14 @@ class Admission(Layer, Advisor):
             return Batch(first, 1, payload)
         body = chunk.number.to_bytes(NUMBER, "big") + payload[chunk.start : chunk.end]
         return Batch(first, int(chunk.is_last), body, chunk.start, chunk.total)
+
+    def _taken(self, payload: bytes, stream: str = "") -> int:
+        """Takes the message that the host has shown; its number."""
+        taken = self.host.take(self._group, len(payload), 1, stream)
+        if taken is None or taken.body != payload:
+            which = f"of stream {stream!r}" if stream else "without a deadline"
+            raise ProtocolError(f"the host shows one message {which} and hands over another one")
+        return taken.first
 
     def _take_unpromised(self, max_bytes: int, most: int) -> Batch | None:
         """The next of the messages without a deadline, whole if it fits. One that fits into a packet and not into the rest of a
@@ -374,11 +375,7 @@ class Admission(Layer, Advisor):
         end = min(start + max_bytes - NUMBER, len(payload))
         if end < len(payload) and end - start < SMALLEST:
             return None
-        first = 0
-        self._sent = end
+        first, self._sent = 0, end
         if end == len(payload):
-            taken = self.host.take(self._group, len(payload), 1)
-            if taken is None or taken.body != payload:
-                raise ProtocolError("the host shows one message without a deadline and hands over another one")
-            first, self._sent, self._passed_over = taken.first, 0, None
+            first, self._sent, self._passed_over = self._taken(payload), 0, None
         return Batch(first, int(end == len(payload)), _UNPROMISED + payload[start:end], start, len(payload))

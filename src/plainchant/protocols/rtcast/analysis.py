@@ -23,6 +23,7 @@ reckoned as it is. A piece larger than a packet takes several. All shares are ro
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Mapping, Sequence
 
@@ -126,7 +127,7 @@ class Turn:
     ) -> None:
         self.interface = Interface(parameters, group)
         self._envelope = self.interface.envelope(ring)
-        self._header = parameters.header
+        self._smallest = max(parameters.header, SMALLEST)
         self._max_packet = max_packet
         self.hold = hold or self.interface.hold(process)  # T
         self.rotation = rotation  # P
@@ -144,9 +145,7 @@ class Turn:
 
     def pieces(self, demand: Demand, visits: int) -> int:
         """How many pieces a message is cut into that may be sent in so many turns."""
-        if demand.cost is not None:
-            return max(1, min(visits, demand.cost))
-        return max(1, min(visits, demand.size // self._smallest))
+        return max(1, min(visits, demand.cost if demand.cost is not None else demand.size // self._smallest))
 
     def share(self, demand: Demand, visits: int) -> Nanoseconds:
         """What the largest piece of a message takes that may be sent in so many turns (at least 1)."""
@@ -200,10 +199,6 @@ class Turn:
         """What all demands would take of a turn together, those that cannot be promised among them (with n = 1 at the least)."""
         return self.reserved + sum(self.share(demand, max(1, self.visits(demand.deadline))) for demand in demands)
 
-    @property
-    def _smallest(self) -> int:
-        return max(self._header, SMALLEST)
-
     def _nearest(self, demand: Demand, used: Nanoseconds, waited: Nanoseconds) -> tuple[Nanoseconds | None, str]:
         """The shortest deadline from the demanded one on that can be promised; or None, and why."""
         room = self.hold - used
@@ -213,14 +208,8 @@ class Turn:
                 f"even cut into {most} pieces, the smallest there are, it takes {readable(self.share(demand, most))} of a "
                 f"turn, and {readable(max(room, 0))} of T are left"
             )
-        low, high = 1, most
-        while low < high:
-            middle = (low + high) // 2
-            if self.share(demand, middle) <= room:
-                high = middle
-            else:
-                low = middle + 1
-        nearest = max(demand.deadline, self.delay + low * self.rotation + waited)
+        least = 1 + bisect.bisect_left(range(1, most), True, key=lambda pieces: self.share(demand, pieces) <= room)
+        nearest = max(demand.deadline, self.delay + least * self.rotation + waited)
         if 0 < demand.period < nearest:
             return None, (
                 f"{enough(nearest)} would do, but a deadline must not be longer than the period, {format_duration(demand.period)}"

@@ -118,13 +118,6 @@ class Reading:
     era: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Asked:
-    number: int
-    source: ProcessId
-    at: Nanoseconds
-
-
 class ClockSync(Layer):
     """Gives the engine inside a ``clock`` that agrees with that of the other members, and ``error``, how well."""
 
@@ -158,7 +151,7 @@ class ClockSync(Layer):
         self._others: tuple[ProcessId, ...] = ()
         self._master: ProcessId | None = None
         self._master_since = 0  # When this process became the master, or last read its time from another member as such
-        self._asked: _Asked | None = None
+        self._asked: tuple[int, ProcessId, Nanoseconds] | None = None  # Number, member and time of the open request
         self._number = 0
         self._tries = 0
         self._lost = False  # Whether the trace says already that the clock is lost
@@ -228,7 +221,7 @@ class ClockSync(Layer):
         if source is not None:
             self._number += 1
             self._tries += 1
-            self._asked = _Asked(self._number, source, self.host.now)
+            self._asked = self._number, source, self.host.now
             self.host.send((source,), TimeRequest(self._group, self._number))
             self.host.set_timer(_TIMER, self.host.now + self._wait)
 
@@ -243,11 +236,11 @@ class ClockSync(Layer):
     def _heard(self, source: ProcessId, reply: TimeReply) -> None:
         time = self._look()
         asked = self._asked
-        if asked is None or (asked.number, asked.source) != (reply.number, source):
+        if asked is None or asked[:2] != (reply.number, source):
             return
         if reply.error < 0 and self._is_master:
             self._without.add(source)
-        round_trip = self.host.now - asked.at
+        round_trip = self.host.now - asked[2]
         error = self._error_of(round_trip)
         if reply.error < 0 or not self._accepts(error):
             self._failed()

@@ -56,9 +56,7 @@ class Entrance:
         self._not_before = 0
         self._offered = 0  # A T that we were offered instead of ours
         self._acks: dict[ProcessId, JoinAck] = {}
-        self._parts: dict[
-            tuple[ProcessId, int, int], Partial
-        ] = {}  # Partial messages we were told of, by source, change and index
+        self._parts: dict[tuple[ProcessId, int, int], Partial] = {}  # Partial messages, by who told us, change and index
         self._kept_bytes = 0
         self._kept: list[tuple[ProcessId, Data, int]] = []  # Packets of that ring, from whom, and when they came
         self._beats: dict[ProcessId, tuple[Beat, int]] = {}

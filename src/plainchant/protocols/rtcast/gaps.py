@@ -212,11 +212,7 @@ class Gaps(Layer):
                     self._wanted.setdefault((sender, seq), {})[asker] = None
 
     def _sent_or_kept(self, sender: ProcessId) -> dict[int, Data]:
-        kept = dict(self._kept.get(sender, {}))
-        for (other, seq), (_, data) in self._queue.items():
-            if other == sender:
-                kept[seq] = data
-        return kept
+        return self._kept.get(sender, {}) | {seq: data for (other, seq), (_, data) in self._queue.items() if other == sender}
 
     def bring_back(self) -> None:
         """What we have sent and not heard ourselves, though our heartbeat has come back: only our own copy is lost."""
@@ -238,11 +234,8 @@ class Gaps(Layer):
         """In our turn: what others have asked for, and who, in the order of the ring. It is theirs to be sent now."""
         if not self._wanted:
             return []
-        found = []
-        for (sender, seq), targets in self._wanted.items():
-            data = self._sent_or_kept(sender).get(seq)
-            if data is not None:
-                found.append((tuple(targets), data))
+        asked = ((tuple(targets), self._sent_or_kept(sender).get(seq)) for (sender, seq), targets in self._wanted.items())
+        found = [(targets, data) for targets, data in asked if data is not None]
         self._wanted.clear()
         return sorted(found, key=lambda item: (item[1].visit, item[1].seq))
 
@@ -257,12 +250,10 @@ class Gaps(Layer):
 
     def forget(self, before: int) -> None:
         """Nobody will ask for packets of turns before this one any more."""
-        for sender in list(self._kept):
-            kept = {seq: data for seq, data in self._kept[sender].items() if data.visit >= before}
-            if kept:
-                self._kept[sender] = kept
-            else:
-                del self._kept[sender]
+        recent = (
+            (sender, {seq: data for seq, data in kept.items() if data.visit >= before}) for sender, kept in self._kept.items()
+        )
+        self._kept = {sender: kept for sender, kept in recent if kept}
 
     def waits(self, sender: ProcessId, seq: int) -> bool:
         """Whether a packet waits here."""

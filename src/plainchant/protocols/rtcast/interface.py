@@ -24,8 +24,7 @@ from .sizes import JOINERS, SILENT, Sizes, envelope_of, largest
 REQUEST: Final = 96  # Bytes of a request to join, at most, with names of up to 45 bytes
 KNOCK: Final = 96  # Bytes of a knock of a joiner, or of an answer about the time, at most, with a group's name of up to 40 bytes
 STRAYS: Final = 2
-"""Packets that may be in the way of a turn on a shared medium: knocks of processes that cannot know whose turn it is, and answers
-of the member whose clock is read. Each hop of the token has time for them."""
+"""Packets outside turns that each hop has time for: knocks, whose senders cannot know the turn, and answers about the time."""
 ENVELOPE: Final = 64  # Bytes that a packet with messages has besides them, where names are short
 SMALL: Final = 64  # Bytes of a message that every turn has time for
 LARGEST: Final = 1500  # Bytes of a packet, for what depends on one packet only
@@ -42,9 +41,7 @@ class Interface:
         self.slack = int(parameters.slack)
         self.slot = int(parameters.join_slot) or 2 * self.delay_max + JOINERS * self.cost(REQUEST) + self.slack
         """T_v: joiners hear the token, and their requests are heard, one after the other where they share a medium."""
-        self.silent = max(
-            SILENT, parameters.crashes + 1
-        )  # Members that a question names at most: the dead, and the last one heard
+        self.silent = max(SILENT, parameters.crashes + 1)  # Most members in a question: the dead, and the last one heard
         self.stray = STRAYS * self.cost(KNOCK)  # How long a packet may wait for the medium because of packets that are in no turn
 
     def delay(self, source: ProcessId, target: ProcessId) -> int:

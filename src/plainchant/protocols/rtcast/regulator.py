@@ -51,19 +51,17 @@ class Plan:
     share: Nanoseconds
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Flow:
     """A promised stream and the message that it has under way."""
 
-    __slots__ = ("_room", "_sent", "name", "number", "payload", "plan", "release")
-
-    def __init__(self, name: str, number: int, max_packet: int) -> None:
-        self.name = name
-        self.number = number
-        self.payload: bytes | None = None  # The message under way
-        self.plan: Plan | None = None  # Its plan
-        self.release: Nanoseconds | None = None  # Release of the next piece, or earliest one of the next message; None: any time
-        self._room = max_packet - NUMBER
-        self._sent = 0  # Bytes that have been given away
+    name: str
+    number: int
+    _room: int  # Bytes of a piece in a packet
+    payload: bytes | None = None  # The message under way
+    plan: Plan | None = None  # Its plan
+    release: Nanoseconds | None = None  # Release of the next piece, or earliest one of the next message; None: any time
+    _sent: int = 0  # Bytes that have been given away
 
     @property
     def is_under_way(self) -> bool:
@@ -102,7 +100,7 @@ class Regulator:
     """The promised streams of one member."""
 
     def __init__(self, max_packet: int) -> None:
-        self._max_packet = max_packet
+        self._room = max_packet - NUMBER
         self._number = 0
         self.flows: dict[str, Flow] = {}  # By name, in the order in which they were promised
 
@@ -111,11 +109,10 @@ class Regulator:
         taken = {flow.number for flow in self.flows.values()}
         if len(taken) >= NUMBERS - 1:
             raise ProtocolError(f"there are {len(taken)} streams already, and no number is left for {name!r}")
-        while True:
+        self._number = self._number % (NUMBERS - 1) + 1
+        while self._number in taken:
             self._number = self._number % (NUMBERS - 1) + 1
-            if self._number not in taken:
-                break
-        flow = self.flows[name] = Flow(name, self._number, self._max_packet)
+        flow = self.flows[name] = Flow(name, self._number, self._room)
         return flow
 
     def remove(self, name: str) -> None:
@@ -123,10 +120,6 @@ class Regulator:
 
     def next(self, now: Nanoseconds) -> Chunk | None:
         """What is to be sent now, of all that is released; None: nothing is."""
-        first: Flow | None = None
-        for flow in self.flows.values():
-            if flow.payload is None or flow.release is None or flow.release > now:
-                continue
-            if first is None or first.release is None or flow.release < first.release:
-                first = flow
-        return None if first is None else first.chunk()
+        due = ((flow.release, flow) for flow in self.flows.values() if flow.payload is not None and flow.release is not None)
+        first = min((each for each in due if each[0] <= now), key=lambda each: each[0], default=None)
+        return None if first is None else first[1].chunk()

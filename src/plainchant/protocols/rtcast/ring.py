@@ -746,8 +746,7 @@ class Ring(Engine):
     def _forget(self) -> None:
         """Lets go of what nobody can ask for any more."""
         keep = self.heard_visit - (self.parameters.retransmissions + 3) * max(1, len(self.ring))
-        for visit in [visit for visit in self.ends if visit < keep]:
-            del self.ends[visit]
+        self.ends = {visit: last for visit, last in self.ends.items() if visit >= keep}
         if self.gaps is not None:
             self.gaps.forget(keep)
 
