@@ -33,8 +33,7 @@ from .parameters import Parameters
 
 NUMBER: int = 2  # Bytes by which a packet says to which stream a piece belongs
 SMALLEST: int = 16  # Bytes of the smallest piece into which a message is ever cut, whatever a header costs
-TERMS: Mapping[str, str] = {"period": "d > period", "visits": "n < 1", "load": "sum of C/n > T"}
-"""The conditions that fail, as formulas."""
+TERMS: Mapping[str, str] = {"period": "d > period", "visits": "n < 1", "load": "sum of C/n > T"}  # What fails
 
 
 def readable(time: Nanoseconds) -> str:

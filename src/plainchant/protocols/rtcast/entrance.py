@@ -39,9 +39,7 @@ class Entrance:
     """One process's way in."""
 
     def __init__(self, ring: Ring) -> None:
-        self._ring = ring
-        self._host = ring.host
-        self._group = ring.group
+        self._ring, self._host, self._group = ring, ring.host, ring.group
         self._form: tuple[ProcessId, ...] = ()  # Those who form the group; empty: we join one
         self._contacts: tuple[ProcessId, ...] = ()
         self._until = 0
@@ -203,8 +201,7 @@ class Entrance:
 
     def _give_up_ring(self, other: ProcessId) -> None:
         """A ring that is to stay has been heard of: we leave ours and ask for a place there."""
-        state = "gathering" if self._form else "joining"
-        self._state(state, gives_up=self._ring.name, found=other)
+        self._state("gathering" if self._form else "joining", gives_up=self._ring.name, found=other)
         self._not_before = self._host.now + 2 * self._ring.interface.hold_back
         self._begin_again()
 

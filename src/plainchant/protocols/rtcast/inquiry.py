@@ -40,8 +40,7 @@ class Inquiry:
     """One member's questions about the token, and its answers to those of others."""
 
     def __init__(self, ring: Ring) -> None:
-        self._ring = ring
-        self._host = ring.host
+        self._ring, self._host = ring, ring.host
         self.is_open = False  # Whether we have asked and wait for answers
         self.answers: dict[ProcessId, Here] = {}
         self._answered_at: dict[ProcessId, int] = {}
@@ -203,30 +202,25 @@ class Inquiry:
             return
         path = ring.path()
         silent = self.silent(path)
+        waited, is_deaf = self._host.now - ring.heard_at, len(ring.ring) > 2 and not self.answers
         if any(process in self.answers for process in silent):
             # A member that is alive has its turn before us, and finds out itself.
             wait = ring.interface.patience([ring.holds.get(process, 0) for process in path])
             ring.set_due(TOKEN, self._host.now + wait)
-            return
-        waited = self._host.now - ring.heard_at
-        if len(ring.ring) > 2 and not self.answers:
-            if not self._asked_twice:
-                self._asked_twice = True
-                self.ask()
-                return
+        elif is_deaf and not self._asked_twice:
+            self._asked_twice = True
+            self.ask()
+        elif is_deaf:
             ring.halt("deaf", f"{ring.me} asks where the token is, and nobody answers", waited=waited)
-            return
-        if not ring.parameters.retransmissions and self._stands_alone(silent):
+        elif not ring.parameters.retransmissions and self._stands_alone(silent):
             ring.omission([], f"{ring.me} has heard something else than most others of {', '.join(silent)}")
-            return
-        if not silent:
+        elif not silent:
             ring.take_lost_token()
-            return
-        if not self._may_go_on(silent):
+        elif not self._may_go_on(silent):
             base = list(ring.base)
             ring.halt("minority", f"{ring.me} hears only the smaller part of {ring.group}", silent=silent, base=base)
-            return
-        self._eliminate(silent, waited)
+        else:
+            self._eliminate(silent, waited)
 
     def _eliminate(self, silent: Sequence[ProcessId], waited: int) -> None:
         ring = self._ring

@@ -66,11 +66,8 @@ class Ring(Engine):
         advisor: Advisor | None = None,
         clock_error: Callable[[], int | None] | None = None,
     ) -> None:
-        self.host = host
-        self.group = group
-        self.me = host.me
-        self.parameters = parameters
-        self.interface = interface
+        self.host, self.group, self.me = host, group, host.me
+        self.parameters, self.interface = parameters, interface
         self.advisor = advisor or Advisor()
         self.gaps: Gaps | None = None
         self._clock_error = clock_error or (lambda: int(parameters.clock_error))
@@ -536,14 +533,12 @@ class Ring(Engine):
         self.host.cancel_timer(TOKEN)
         self.visit, self._by = visit, by
         self._turn_at = self._begun_at = self.host.now
+        self._phase = SLOT if slot and change is None else IDLE
         if change is not None:
-            self._phase = IDLE
             self._speak(change)
         elif slot:
-            self._phase = SLOT
             self.set_due(SLOT, self.host.now + self.interface.slot)
         else:
-            self._phase = IDLE
             self._begin()
 
     def _go_on(self, timer: str) -> None:

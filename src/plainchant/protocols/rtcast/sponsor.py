@@ -52,8 +52,7 @@ class Sponsor:
     """One member's duties."""
 
     def __init__(self, ring: Ring) -> None:
-        self._ring = ring
-        self._host = ring.host
+        self._ring, self._host = ring, ring.host
         self.newcomers: dict[ProcessId, None] = {}  # Members that were let in; they may not have spoken yet
         self.change_seq = 0  # The number of our last change
         self._requests: dict[ProcessId, int] = {}

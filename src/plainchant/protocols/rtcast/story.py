@@ -71,13 +71,9 @@ class RingStory(Story):
                 return not event.detail.get("omission")
         return False
 
-    def _turn_of(self, event: Event) -> Event | None:
-        """The turn in which something was sent: the process's ``token`` row of that instant."""
-        found = self.run.find("token", process=event.process, group=event.group, after=event.when - 1, until=event.when)
-        return next((row for row in found if row.index > event.index), None)
-
     def sent_in(self, event: Event) -> str:
-        turn = self._turn_of(event)
+        found = self.run.find("token", process=event.process, group=event.group, after=event.when - 1, until=event.when)
+        turn = next((row for row in found if row.index > event.index), None)
         if turn is None or "visit" not in turn.detail:
             return ""
         told = f", in turn {turn.detail['visit']}"
@@ -219,7 +215,9 @@ class RingStory(Story):
             rows = run.find("retransmit", after=asked[0].when, until=crash.when)
             same = [row for row in rows if (row.sender, whole(row.detail, "number")) == (sender, first)]
             answered = [row for row in same if crash.process in _processes(row, "to")]
-            told[0] += f" ({_sent_again(answered)})" if answered else " (nobody sent it again)"
+            who = listed(dict.fromkeys(row.process for row in answered)) or "nobody"
+            again = f" {often(len(answered))}" if len(answered) > 1 else ""
+            told[0] += f" ({who} sent it again{again}{', in vain' if answered else ''})"
         elif run.parameters.get("retransmissions") == 0:
             told[0] += " (with r = 0 nothing is sent again)"
         rows = run.find("drop", process=crash.process, until=crash.when)
@@ -260,8 +258,3 @@ class RingStory(Story):
 def _processes(row: Event, key: str) -> Sequence[str]:
     named = row.detail.get(key)
     return named if isinstance(named, list) else ()
-
-
-def _sent_again(rows: Sequence[Event]) -> str:
-    who = listed(dict.fromkeys(row.process for row in rows))
-    return f"{who} sent it again{f' {often(len(rows))}' if len(rows) > 1 else ''}, in vain"

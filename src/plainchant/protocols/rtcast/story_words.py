@@ -14,7 +14,7 @@ from ...core.words import listed, names_in, span, times, whole
 
 Detail: TypeAlias = Mapping[str, Any]
 
-STOPS: Final = {
+STOPS: Final = {  # By which rule a member of a ring stops, by the code of its reason
     "omission": "only those stay who have everything",
     "eliminated": "the others go on without it",
     "unheard": "others may not have heard it either: that is a send omission, and counts as a crash",
@@ -22,7 +22,6 @@ STOPS: Final = {
     "minority": "by the majority rule only the larger part of a group goes on",
     "late": "a member that is late has missed its deadlines anyway",
 }
-"""By which rule a member of a ring stops, by the code of its reason."""
 
 _CHANGES: Final = {
     "eliminate": "members are eliminated",
@@ -182,10 +181,6 @@ def _query(detail: Detail, sender: str | None) -> str:
     return f"asks all members whether P may grow{grow}, for {_names(detail['joiners']) or 'somebody'} to join"
 
 
-def _voted(detail: Detail, sender: str | None) -> str:
-    return f"has {detail.get('source', 'somebody')}'s vote: {'yes' if detail['vote'] else 'no'}"
-
-
 def _vote(detail: Detail, sender: str | None) -> str:
     rotation = whole(detail, "rotation")
     what = f"P = {span(rotation)}" if rotation is not None else "the larger P"
@@ -268,7 +263,7 @@ def _sync(detail: Detail, sender: str | None) -> str:
 
 _Tells: TypeAlias = Callable[[Detail, str | None], str | None]
 
-_ACTS: Final[dict[str, tuple[_Tells, Sequence[str]]]] = {
+_ACTS: Final[dict[str, tuple[_Tells, Sequence[str]]]] = {  # What tells of a kind, and the keys of ``detail``: it needs one
     "token": (_token, ("visit",)),
     "suspect": (lambda detail, _: f"eliminates {_names(detail['processes']) or 'nobody'}", ("processes",)),
     "confirm": (_confirm, ("kinds",)),
@@ -276,7 +271,7 @@ _ACTS: Final[dict[str, tuple[_Tells, Sequence[str]]]] = {
     "request": (lambda detail, _: f"asks {detail['to']} for a place on the ring, in the join slot", ("to",)),
     "query": (_query, ("joiners",)),
     "usend": (_vote, ("vote",)),
-    "udeliver": (_voted, ("vote",)),
+    "udeliver": (lambda row, _: f"has {row.get('source', 'somebody')}'s vote: {'yes' if row['vote'] else 'no'}", ("vote",)),
     "collision": (_collision, ("processes",)),
     "receive": (_receive, ("omission",)),
     "ask": (_ask, ("left",)),
@@ -287,4 +282,3 @@ _ACTS: Final[dict[str, tuple[_Tells, Sequence[str]]]] = {
     "release": (_release, ("stream",)),
     "sync": (_sync, ("master",)),
 }
-"""What tells of a kind, and the keys of ``detail`` one of which it must have."""

@@ -19,8 +19,7 @@ class Turn:
     """What is sent in one turn, and how much of T it takes."""
 
     def __init__(self, ring: Ring, budget: int) -> None:
-        self._ring = ring
-        self._budget = budget
+        self._ring, self._budget = ring, budget
         self._envelope = 0
         self.sizes: Sizes
         self.fit(ring.ring)
@@ -28,8 +27,7 @@ class Turn:
         """Packets in a turn: numbers that begin again must not be taken for those of the turns before."""
         self._pending: tuple[Data, tuple[ProcessId, ...]] | None = None
         self._has_ended = False
-        self.spent = 0
-        self.packets = 0
+        self.spent = self.packets = 0
         self.word: Word | None = None
         self.word_is_last = False
 
