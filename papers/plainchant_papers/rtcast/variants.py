@@ -12,10 +12,10 @@ from typing import Any, Final
 from plainchant.core.engine import Engine, Host, PerGroup
 from plainchant.core.model import GroupId, ProcessId
 from plainchant.protocols.rtcast.gaps import Gaps
-from plainchant.protocols.rtcast.inquiry import Inquiry
+from plainchant.protocols.rtcast.inquiry import TOKEN, Inquiry
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.packets import Ask, Change, Data, Here
-from plainchant.protocols.rtcast.ring import TOKEN, Ring
+from plainchant.protocols.rtcast.ring import Ring
 from plainchant.protocols.variants import Variant, Variants
 
 from ..observe import Make

@@ -21,12 +21,12 @@ from plainchant.protocols.rtcast.admission import Admission
 from plainchant.protocols.rtcast.analysis import NUMBER, Item
 from plainchant.protocols.rtcast.entrance import Entrance
 from plainchant.protocols.rtcast.gaps import Gaps
-from plainchant.protocols.rtcast.inquiry import Inquiry
+from plainchant.protocols.rtcast.inquiry import TOKEN, Inquiry
 from plainchant.protocols.rtcast.interface import Interface
 from plainchant.protocols.rtcast.order import Order, Place
 from plainchant.protocols.rtcast.packets import Ask, Asked, Beat, Change, Data, Here, JoinAck, Reclaim, Refuse, Where
 from plainchant.protocols.rtcast.parameters import Parameters
-from plainchant.protocols.rtcast.ring import TOKEN, Ring
+from plainchant.protocols.rtcast.ring import Ring
 from plainchant.protocols.rtcast.sponsor import Sponsor
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
@@ -210,7 +210,7 @@ mutant("a ring of one speaks before there is a group", Ring, "_is_silent")(prope
 
 
 def _looks_at_the_token_alone(self: Ring) -> bool:
-    return self._spoke_at is None or self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack
+    return self._spoke_at is None or self.host.now > self.due.get(TOKEN, self.host.now) + self.interface.slack
 
 
 mutant("a process that wakes up takes the first token that it finds", Ring, "_may_have_slept")(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ...core.memory import MOST_PLACES
-from ...core.model import MS, SECOND, US, Duration, UsageError, format_duration, parameter
+from ...core.model import MS, SECOND, US, Duration, UsageError, duration, format_duration, parameter
 
 SHORTEST_SILENCE: Final = 5  # Polls that a process may miss before it counts as hung, at least
-
-
-_TIME: Final[Mapping[str, Any]] = {"unit": "duration", "minimum": 1}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,18 +53,14 @@ class Parameters:
         minimum=64,
         maximum=1 << 20,
     )
-    poll: Duration = parameter(
-        Duration(20 * MS), "how often who waits for news looks at the mailbox even so: crashes of boxes are noticed then", **_TIME
+    poll: Duration = duration(
+        20 * MS, "how often who waits for news looks at the mailbox even so: crashes of boxes are noticed then"
     )
-    operation: Duration = parameter(Duration(50 * US), "longest time that an operation on a mailbox should take", **_TIME)
-    retry: Duration = parameter(Duration(30 * MS), "how long to wait for an answer before asking again", **_TIME)
-    acknowledge: Duration = parameter(
-        Duration(20 * MS), "a relay acknowledges what its receivers have read within so long", **_TIME
-    )
-    present_every: Duration = parameter(Duration(100 * MS), "each node says so often that it is there (pi)", **_TIME)
-    delta: Duration = parameter(
-        Duration(50 * MS), "longest time that a broadcast takes, repetitions and clock differences included (D)", **_TIME
-    )
+    operation: Duration = duration(50 * US, "longest time that an operation on a mailbox should take")
+    retry: Duration = duration(30 * MS, "how long to wait for an answer before asking again")
+    acknowledge: Duration = duration(20 * MS, "a relay acknowledges what its receivers have read within so long")
+    present_every: Duration = duration(100 * MS, "each node says so often that it is there (pi)")
+    delta: Duration = duration(50 * MS, "longest time that a broadcast takes, repetitions and clock differences included (D)")
     misses: int = parameter(5, "a node that was not heard in so many rounds has crashed", minimum=1)
     silence: Duration = parameter(
         Duration(0),
@@ -76,9 +69,7 @@ class Parameters:
         unit="duration",
         minimum=0,
     )
-    patience: Duration = parameter(
-        Duration(1 * SECOND), "how long a member may hold up the others by not reading before it halts", **_TIME
-    )
+    patience: Duration = duration(1 * SECOND, "how long a member may hold up the others by not reading before it halts")
     lans: int = parameter(1, "networks; with 2 the second is used when the first has crashed", minimum=1, maximum=2)
 
     def __post_init__(self) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from ...core.model import MS, Duration, GroupId, ProcessId, UsageError, format_duration, parameter
+from ...core.model import MS, Duration, GroupId, ProcessId, UsageError, duration, parameter
 
 ORDERS: Final = ("total", "slow", "fast", "relative", "cbcast")  # total (ch. 4), causal (ch. 5), vector clocks to compare with
 LONGEST: Final = 8  # omega grows to at most this multiple of ``suspect_after``
-
-
-def _duration(default: int, about: str, *, minimum: int = 1) -> Any:
-    return parameter(Duration(default), about, unit="duration", minimum=minimum)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,12 +49,12 @@ class Parameters:
         "send anyway), timeout (after `silence`), ticks (as the thesis: `silence` counted in whole ticks of a clock)",
         choices=("adaptive", "timeout", "ticks"),
     )
-    silence: Duration = _duration(
+    silence: Duration = duration(
         20 * MS,
         "the local time-silence: a block that somebody else has created is completed after so long (adaptive: at the latest)",
     )
-    tick: Duration = _duration(50 * MS, "ticks: the period of the clock (CLOCKPERIOD)")
-    stability_after: Duration = _duration(
+    tick: Duration = duration(50 * MS, "ticks: the period of the clock (CLOCKPERIOD)")
+    stability_after: Duration = duration(
         50 * MS,
         "where the order itself needs no null messages (fast, cbcast): a member that has received and has sent nothing for so "
         "long says what it has, so that others can forget it",
@@ -72,39 +68,39 @@ class Parameters:
         maximum=1_000_000,
     )
     pack: bool = parameter(True, "put as many waiting messages into a packet as fit; off: one message a packet, as in the thesis")
-    ask_after: Duration = _duration(10 * MS, "lossy: a missing message is asked for again so often, each time of somebody else")
-    gap_patience: Duration = _duration(
+    ask_after: Duration = duration(10 * MS, "lossy: a missing message is asked for again so often, each time of somebody else")
+    gap_patience: Duration = duration(
         0, "lossy: how long a gap may last before it is asked for (networks that reorder); 0: it is asked for at once", minimum=0
     )
-    probe_after: Duration = _duration(
+    probe_after: Duration = duration(
         60 * MS,
         "lossy: who has sent nothing for a block that is so old is probed: its message, or the one that made the block, is lost",
     )
-    announce_after: Duration = _duration(
+    announce_after: Duration = duration(
         100 * MS,
         "a group that has become idle tells each other what everybody has, so that it can be forgotten: so long after the last "
         "message; 0: never, as in the thesis, where that travels with later messages only",
         minimum=0,
     )
-    suspect_after: Duration = _duration(
+    suspect_after: Duration = duration(
         250 * MS,
         "a member whose part of a block is missing for so long is suspected (omega); more where blocks are seen to take longer; "
         "0: never, and groups are static (nobody joins, leaves or may fail)",
         minimum=0,
     )
-    patience: Duration = _duration(
+    patience: Duration = duration(
         0,
         "how long a member whose application does not read may hold up the senders of a group before it is excluded; how long "
         "members may disagree on suspicions, beyond eight times `suspect_after`, before they part; 0: eight times "
         "`suspect_after`",
         minimum=0,
     )
-    alive_every: Duration = _duration(
+    alive_every: Duration = duration(
         80 * MS,
         "the extended time-silence (tau): a member that has sent nothing for so long sends a null message, so that an idle group "
         "notices a crash",
     )
-    merge_after: Duration = _duration(
+    merge_after: Duration = duration(
         200 * MS,
         "how often a part of a group looks for the members that it has lost, to come together again when the network heals; 0: "
         "parts stay apart",

@@ -1,8 +1,8 @@
 """``rtcast``: real-time process groups on a logical ring (paper 003).
 
-Abdelzaher, Shaikh, Jahanian, Shin, 1996: senders take turns; the heartbeat that ends a turn is the token for the next; a
-member that misses a message stops, so that the remaining ones have everything and deliver messages as soon as they come. On top
-of it, admission control guarantees deadlines.
+Abdelzaher, Shaikh, Jahanian, Shin, 1996: senders take turns; the heartbeat that ends a turn is the token for the next; a member
+that misses a message stops, so that the remaining ones have everything and deliver messages as soon as they come. On top of it,
+admission control guarantees deadlines.
 
 A stack of layers, each of which can be left out (Fig. 8): ``admission`` (section 5), ``clocks`` (Cristian's synchronisation),
 ``gaps`` (overtaking, and the retransmission layer of 4.6), ``ring`` (RTCast itself). Start with ``packets`` and ``interface``
@@ -13,7 +13,8 @@ A stack of layers, each of which can be left out (Fig. 8): ``admission`` (sectio
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.engine import Engine, Host, PerGroup
@@ -42,7 +43,7 @@ def make(host: Host, parameters: Any) -> Engine:
 
 def stack(host: Host, group: GroupId, parameters: Parameters) -> Engine:
     """The layers of one group, from the application's side down to the ring."""
-    interface = Interface(parameters, group)
+    is_synchronised = parameters.clocks == "synchronised"
     synchronised: list[ClockSync] = []
     rings: list[Ring] = []
 
@@ -50,12 +51,9 @@ def stack(host: Host, group: GroupId, parameters: Parameters) -> Engine:
         return synchronised[0].error() if synchronised else None
 
     def ring(outer: Host, advisor: Advisor) -> Ring:
-        error = clock_error if parameters.clocks == "synchronised" else None
-        rings.append(Ring(outer, group, parameters, interface, advisor, error))
+        error = clock_error if is_synchronised else None
+        rings.append(Ring(outer, group, parameters, Interface(parameters, group), advisor, error))
         return rings[0]
-
-    def in_turn(send: Callable[[], None]) -> None:
-        rings[0].aside(send)
 
     def gaps(outer: Host, advisor: Advisor) -> Engine:
         if parameters.retransmissions or parameters.overtaking:
@@ -63,43 +61,31 @@ def stack(host: Host, group: GroupId, parameters: Parameters) -> Engine:
         return ring(outer, advisor)
 
     def clocks(outer: Host, advisor: Advisor) -> Engine:
-        if parameters.clocks != "synchronised":
+        if not is_synchronised:
             return gaps(outer, advisor)
-        layer = ClockSync(outer, lambda inner: gaps(inner, advisor), group, parameters, post=in_turn)
-        synchronised.append(layer)
-        return layer
+        inside = functools.partial(gaps, advisor=advisor)
+        synchronised.append(ClockSync(outer, inside, group, parameters, post=lambda send: setattr(rings[0], "aside", send)))
+        return synchronised[0]
 
     return Admission(host, clocks, group, parameters) if parameters.admission else clocks(host, Advisor())
 
 
 WITHIN = "packets take d_max or are lost, processes keep their T, and no part of the group is cut off from another"
+ALWAYS = (
+    *("integrity", "fifo", "causal", "identical", "total", "self-delivery", "validity", "agreement"),
+    *("view-order", "view-atomicity", "view-exclusion", "sender-in-view"),
+)
 TIMED = (
     "at most `crashes` members fail in a rotation (with r = 0 one that dies in the middle of a broadcast counts twice), and a "
     "data packet is lost at most r times, `resends` of them in a turn"
 )
-SIZE = 8192
-"""Bytes of the largest message for which ``progress`` states a time; longer ones take more turns."""
-MEMBERS = 16
-"""Ring size for which the settling time is calculated; a larger ring settles by what its members wait for."""
+SIZE = 8192  # Bytes of the largest message for which ``progress`` states a time; longer ones take more turns
+MEMBERS = 16  # Ring size for which the settling time is calculated; a larger ring settles by what its members wait for
 
 
 def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> tuple[Promise, ...]:
     """What holds with these parameters: times only where they are hard."""
-    names = [
-        "integrity",
-        "fifo",
-        "causal",
-        "identical",
-        "total",
-        "self-delivery",
-        "validity",
-        "agreement",
-        "view-order",
-        "view-atomicity",
-        "view-exclusion",
-        "sender-in-view",
-    ]
-    promised = [Promise(name, WITHIN) for name in names]
+    promised = [Promise(name, WITHIN) for name in ALWAYS]
     if parameters.timing == "hard" and parameters.rotation == "safe":
         if parameters.admission:
             promised.append(Promise("deadline", TIMED))
@@ -108,8 +94,7 @@ def promises(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
 
 
 def bounds(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> dict[str, int]:
-    """Rotation, delivery and the detection of a crash, for the largest ring that there can be; and the size of messages for which
-    ``progress`` is stated."""
+    """Rotation, delivery and crash detection for the largest ring; and the message size for which ``progress`` holds."""
     if parameters.timing != "hard" or not groups:
         return {"size": SIZE}
     group = max(groups, key=lambda name: len(groups[name]))
@@ -195,14 +180,13 @@ def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str
 
 
 def settle(parameters: Any) -> int:
-    """A crash is detected by then, what is missing is asked for, and P is given back. In real time turns are as long as what is
-    said in them, not as T: there it takes what is waited for until a member is given up, twice."""
+    """By then a crash is detected, missing packets are asked for and P is given back. In real time a turn is as long as what is
+    sent in it, not T: twice the wait until a member is given up."""
     ring = [f"p{number}" for number in range(MEMBERS)]
     if parameters.timing == "soft":
         interface = Interface(parameters)
         return 2 * (int(parameters.hold) + interface.hold_back + interface.timeout(ring))
-    found = bounds_of(parameters, ring)
-    return 2 * found["detection"]
+    return 2 * bounds_of(parameters, ring)["detection"]
 
 
 def _story() -> type[Story]:

@@ -1,29 +1,27 @@
 """Admission control (section 5): promises deadlines, and hands messages to the ring so that they are kept.
 
-Theory of operation
--------------------
-The layer stands above the ring. What it may promise :mod:`.analysis` reckons; when pieces of promised messages may go out the
-:mod:`.regulator` says. The ring asks for packets in its turn until it gets none or T is over; it gets what the regulator has
+The layer stands above the ring. :mod:`.analysis` computes what it may promise; the :mod:`.regulator` says when pieces of promised
+messages may go out. In its turn the ring asks for packets until it gets none or T is over; it gets what the regulator has
 released, first in first out, and only then messages without a deadline.
 
-**Taking late.** A message that is cut into pieces is only looked at (``peek``) until its last piece goes out; with that it is
-taken, and gets its number. So the messages of a sender are numbered in the order in which they become whole, though their pieces
-alternate, and what was promised late and is urgent does not wait for what is long and slow. A piece carries the number of its
-stream in front; the whole message is delivered with the rank of its last piece. A promised packet for which a turn has no room
-left waits for the next turn, and everything behind it too; nothing is ever squeezed in at the price of one more header.
+**Taking late.** A message that is cut into pieces is only looked at (``peek``) until its last piece goes out; then it is taken
+and gets its number. So a sender's messages are numbered in the order in which they become whole, though their pieces alternate,
+and an urgent message that was promised late does not wait for a long, slow one. A piece carries the number of its stream in
+front; the whole message is delivered with the rank of its last piece. A promised packet for which a turn has no room left waits
+for the next turn, and everything behind it too; nothing is squeezed in at the price of one more header.
 
-**A view without a sender drops its partial messages**, at everybody at the same place; one that its sender gave up is replaced by
-the next one with its number. Who joins takes over what the others have
-heard of messages that are not whole (``partial``, ``adopt``); nobody has to send anything again, so deadlines stand.
+**A view without a sender drops its partial messages**, at all members at the same place; one that its sender gave up is replaced
+by the next one with its number. A joiner takes over what the others have heard of messages that are not whole (``partial``,
+``adopt``); nothing has to be sent again, so deadlines stand.
 
-**A larger P.** From the first question (``carries``) until the answer is acted upon, everything is reckoned with the larger of
-both, new messages of promised streams too. The answer is no if the promised streams do not fit, and is put off as long as
-messages are on their way that were planned with the smaller P: until they are sent, and Delta has passed after that, in which
-they may be sent again. A P that becomes larger without having been asked about takes promises back, the latest first, until the
-rest can be kept, and the messages of those streams that wait or are under way with them; a ring that asks first never does this.
+**A larger P.** From the first question (``carries``) until the answer is acted upon, everything is computed with the larger P,
+new messages of promised streams too. The answer is no if the promised streams do not fit. It is put off while messages are under
+way that were planned with the smaller P: until they are sent and Delta has passed, in which they may be sent again. A P that
+grows without a question takes promises back, the latest first, until the rest can be kept, and drops the waiting and partly sent
+messages of those streams; a ring that asks first never does this.
 
-**Streams that end.** An aperiodic stream leaves G with its last piece. A periodic one that is released leaves G when what was
-handed over before has gone out.
+**Streams that end.** An aperiodic stream leaves G with its last piece; a periodic one that is released, when all that was handed
+over before has gone out.
 """
 
 from __future__ import annotations
@@ -54,10 +52,8 @@ class _Promise:
     demand: Demand
     flow: Flow
     admitted: Nanoseconds
-    plan: Plan | None
-    """How its one message is sent; None: it has several, and each is planned when it comes."""
-    is_ending: bool = False
-    """Whether it leaves G when it has no more messages."""
+    plan: Plan | None  # How its one message is sent; None: it has several, and each is planned when it comes
+    is_ending: bool = False  # Whether it leaves G when it has no more messages
 
     @property
     def is_aperiodic(self) -> bool:
@@ -70,30 +66,19 @@ class Admission(Layer, Advisor):
     def __init__(self, host: Host, inside: Callable[[Host, Advisor], Engine], group: GroupId, parameters: Parameters) -> None:
         self._group = group
         self._parameters = parameters
-        self._hold = 0
-        """T, as the ring granted it; 0: as parameters say."""
-        self._turn: Turn | None = None
-        """What is reckoned with; None: there is no ring yet."""
-        self._is_in = False
-        """Whether this process is in the group; before that P is only that of whom it has found so far."""
-        self._asked_about: Turn | None = None
-        """The same for a larger P that is voted on."""
-        self._settled: dict[Nanoseconds, Nanoseconds] = {}
-        """When the messages that were planned with a P will have arrived, of those that are sent, by that P."""
-        self._pending: dict[str, tuple[Stream, Nanoseconds]] = {}
-        """Streams that were asked for before this process was in the group, and when."""
+        self._hold = 0  # T, as the ring granted it; 0: as parameters say
+        self._turn: Turn | None = None  # What is reckoned with; None: there is no ring yet
+        self._is_in = False  # Whether this process is in the group; before that P is only that of whom it has found so far
+        self._asked_about: Turn | None = None  # The same for a larger P that is voted on
+        self._settled: dict[Nanoseconds, Nanoseconds] = {}  # By P: when sent messages that were planned with it have arrived
+        self._pending: dict[str, tuple[Stream, Nanoseconds]] = {}  # Streams asked for before we were in the group, and when
         self._promises: dict[str, _Promise] = {}
         self._regulator = Regulator(host.max_packet)
-        self._sent = 0
-        """Bytes of the first message without a deadline that have gone out."""
-        self._passed_over: bytes | None = None
-        """The message without a deadline for which the last turn had no room."""
-        self._heard: dict[tuple[ProcessId, int], bytearray] = {}
-        """Messages that are not whole, by sender and number of the stream."""
+        self._sent = 0  # Bytes of the first message without a deadline that have gone out
+        self._passed_over: bytes | None = None  # The message without a deadline for which the last turn had no room
+        self._heard: dict[tuple[ProcessId, int], bytearray] = {}  # Messages that are not whole, by sender and stream number
         self._deliver_whole = host.deliver
         super().__init__(host, lambda host: inside(host, self))
-
-    # --- the host of the ring ---
 
     def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
         self._look(awaited_only=True)
@@ -127,16 +112,11 @@ class Admission(Layer, Advisor):
         self._decide_pending()
 
     def left(self, group: GroupId, rank: int | None = None) -> None:
-        self._heard.clear()
-        self._promises.clear()
-        self._regulator.flows.clear()
-        self._pending.clear()
-        self._sent = 0
-        self._is_in = False
+        for known in (self._heard, self._promises, self._regulator.flows, self._pending):
+            known.clear()
+        self._sent, self._is_in = 0, False
         self._turn = self._asked_about = None
         self.host.left(group, rank)
-
-    # --- the engine of the host ---
 
     def ready(self, group: GroupId) -> None:
         self._look(awaited_only=False)
@@ -155,25 +135,14 @@ class Admission(Layer, Advisor):
         if turn is None:
             return {"hold": self._parameters.hold_of(self.me), "rotation": None, "streams": {}}
         used = self._used()
-        return {
-            "hold": turn.hold,
-            "used": used,
-            "overhead": turn.reserved,
-            "slack": turn.hold - used,
-            "utilisation": used / turn.hold,
-            "rotation": turn.rotation,
-            "delay": turn.delay,
-            "streams": {
-                name: {
-                    "visits": turn.visits(promise.demand.deadline),
-                    "share": self._share(promise, turn),
-                    "deadline": promise.demand.deadline,
-                    "period": promise.demand.period,
-                    "size": promise.demand.size,
-                }
-                for name, promise in self._promises.items()
-            },
-        }
+        streams = {}
+        for name, promise in self._promises.items():
+            demand = promise.demand
+            granted = {"visits": turn.visits(demand.deadline), "share": self._share(promise, turn)}
+            streams[name] = {**granted, "deadline": demand.deadline, "period": demand.period, "size": demand.size}
+        load = {"hold": turn.hold, "used": used, "overhead": turn.reserved, "slack": turn.hold - used}
+        times = {"rotation": turn.rotation, "delay": turn.delay}
+        return {**load, "utilisation": used / turn.hold, **times, "streams": streams}
 
     def waiting(self) -> Reason | None:
         reason = self.inner.waiting()
@@ -187,8 +156,6 @@ class Admission(Layer, Advisor):
         if self._sent:
             return Reason("pieces", f"{self._sent} bytes of a message of {self.me} are sent, and not the rest")
         return None
-
-    # --- the ring's advisor ---
 
     def rotation(self, period: int, ring: Sequence[ProcessId] = (), hold: int = 0) -> None:
         self._hold = hold
@@ -245,8 +212,6 @@ class Admission(Layer, Advisor):
     def adopt(self, data: bytes) -> None:
         self._heard = {(sender, number): bytearray(heard) for sender, number, heard in _decode(data)} if data else {}
 
-    # --- promising ---
-
     def _turn_with(self, period: int, ring: Sequence[ProcessId]) -> Turn:
         return Turn(self._parameters, self.me, period, self.max_packet, ring, self._group, self._hold)
 
@@ -279,13 +244,12 @@ class Admission(Layer, Advisor):
             self._promises[stream.name] = _Promise(demand, flow, now, plan, is_ending=plan is not None)
             self.host.record("admit", self._group, **self._detail(verdict, turn))
             self.host.admitted(self._group, stream.name)
-            return
-        self._reject(verdict, turn)
+        else:
+            self._reject(verdict, turn)
 
     def _reject(self, verdict: Verdict, turn: Turn, before: str = "") -> None:
-        if verdict.nearest is None:
-            advice = f"no deadline can be promised: {verdict.hopeless}"
-        else:
+        advice = f"no deadline can be promised: {verdict.hopeless}"
+        if verdict.nearest is not None:
             advice = f"the nearest deadline that can be promised is {enough(verdict.nearest)}"
         failed = {"term": TERMS[verdict.term], "nearest_ns": verdict.nearest}
         reason = Reason(verdict.term, f"{before}{verdict.text}; {advice}", {"stream": verdict.demand.name, **failed})
@@ -294,20 +258,10 @@ class Admission(Layer, Advisor):
 
     def _detail(self, verdict: Verdict, turn: Turn) -> dict[str, Any]:
         demand = verdict.demand
-        return {
-            "stream": demand.name,
-            "size": demand.size,
-            "cost": turn.cost(demand),
-            "deadline_ns": demand.deadline,
-            "period_ns": demand.period,
-            "visits": verdict.visits,
-            "pieces": verdict.pieces,
-            "share": verdict.share,
-            "used": verdict.load,
-            "hold": turn.hold,
-            "rotation": turn.rotation,
-            "delay": turn.delay,
-        }
+        asked = {"stream": demand.name, "size": demand.size, "cost": turn.cost(demand)}
+        times = {"deadline_ns": demand.deadline, "period_ns": demand.period}
+        found = {"visits": verdict.visits, "pieces": verdict.pieces, "share": verdict.share, "used": verdict.load}
+        return {**asked, **times, **found, "hold": turn.hold, "rotation": turn.rotation, "delay": turn.delay}
 
     def _used(self) -> Nanoseconds:
         """What G takes of a turn."""
@@ -357,8 +311,6 @@ class Admission(Layer, Advisor):
         del self._promises[promise.demand.name]
         self._regulator.remove(promise.demand.name)
 
-    # --- sending ---
-
     def _look(self, *, awaited_only: bool) -> None:
         """Begins what waits at the host: of all streams, or of those whose one message has to be there."""
         for promise in self._promises.values():
@@ -383,15 +335,8 @@ class Admission(Layer, Advisor):
         promise = self._promises[chunk.stream]
         flow = promise.flow
         payload, plan = flow.payload, flow.plan
-        assert payload is not None
-        assert plan is not None
-        assert self._turn is not None
-        first = 0
-        if chunk.is_last:
-            taken = self.host.take(self._group, len(payload), 1, chunk.stream)
-            if taken is None or taken.body != payload:
-                raise ProtocolError(f"the host shows one message of stream {chunk.stream!r} and hands over another one")
-            first = taken.first
+        assert payload is not None and plan is not None and self._turn is not None  # noqa: PT018
+        first = self._taken(payload, chunk.stream) if chunk.is_last else 0
         flow.advance(chunk)
         if chunk.is_last:
             self._settled[plan.spacing] = self.host.now + self._turn.delay
@@ -403,6 +348,14 @@ class Admission(Layer, Advisor):
             return Batch(first, 1, payload)
         body = chunk.number.to_bytes(NUMBER, "big") + payload[chunk.start : chunk.end]
         return Batch(first, int(chunk.is_last), body, chunk.start, chunk.total)
+
+    def _taken(self, payload: bytes, stream: str = "") -> int:
+        """Takes the message that the host has shown; its number."""
+        taken = self.host.take(self._group, len(payload), 1, stream)
+        if taken is None or taken.body != payload:
+            which = f"of stream {stream!r}" if stream else "without a deadline"
+            raise ProtocolError(f"the host shows one message {which} and hands over another one")
+        return taken.first
 
     def _take_unpromised(self, max_bytes: int, most: int) -> Batch | None:
         """The next of the messages without a deadline, whole if it fits. One that fits into a packet and not into the rest of a
@@ -422,11 +375,7 @@ class Admission(Layer, Advisor):
         end = min(start + max_bytes - NUMBER, len(payload))
         if end < len(payload) and end - start < SMALLEST:
             return None
-        first = 0
-        self._sent = end
+        first, self._sent = 0, end
         if end == len(payload):
-            taken = self.host.take(self._group, len(payload), 1)
-            if taken is None or taken.body != payload:
-                raise ProtocolError("the host shows one message without a deadline and hands over another one")
-            first, self._sent, self._passed_over = taken.first, 0, None
+            first, self._sent, self._passed_over = self._taken(payload), 0, None
         return Batch(first, int(end == len(payload)), _UNPROMISED + payload[start:end], start, len(payload))

@@ -15,13 +15,11 @@ class Advisor:
     """Whoever has promised deadlines. This one has promised none."""
 
     def rotation(self, period: int, ring: Sequence[ProcessId] = (), hold: int = 0) -> None:
-        """P is this (ns) from now on, on a ring of these members, on which our T is ``hold`` (0: as parameters say). A vote about
-        P, if there was one, is over."""
+        """P (ns) from now on, on this ring, where our T is ``hold`` (0: as parameters say). A vote about P is over."""
 
     def carries(self, period: int, ring: Sequence[ProcessId] = ()) -> bool | None:
-        """Whether everything promised can be kept with this larger P, on this larger ring. None: not known yet, ask again at the
-        next turn; messages that were planned with the present P are under way. From the first question until ``rotation`` or
-        ``decided`` nothing is promised that cannot be kept with both."""
+        """Whether all promises can be kept with this larger P, on this larger ring. None: messages planned with the present P are
+        under way, so ask again next turn. Until ``rotation`` or ``decided`` nothing is promised that cannot be kept with both."""
         return True
 
     def decided(self) -> None:
@@ -32,8 +30,7 @@ class Advisor:
         return False
 
     def partial(self) -> bytes:
-        """What every member has heard of messages that have not come whole, the same at all members at the same place of the
-        order; empty: nothing. It goes to who joins there."""
+        """What has come of incomplete messages, the same at all members at one place of the order; a joiner there gets it."""
         return b""
 
     def adopt(self, data: bytes) -> None:

@@ -1,17 +1,15 @@
 """Which messages can be promised (section 5): reckoning only, no engine.
 
-Theory of operation
--------------------
 A member has T of sending time in each turn, and its turns begin at most P apart (:class:`.interface.Interface`). A message with
 deadline d may take n = floor((d - Delta) / P) turns to be sent, with Delta = (r + 1) P for the way of its last packet, r
-retransmissions among it. It is cut into n pieces; each of them takes C / n of a turn. A set of messages is schedulable
-(Theorem 1) if these shares, of all its messages and of what the ring itself sends (:func:`overhead`), are at most T together.
+retransmissions among it. It is cut into n pieces; each of them takes C / n of a turn. A set of messages is schedulable (Theorem
+1) if these shares, of all its messages and of what the ring itself sends (:func:`overhead`), are at most T together.
 
-**What is really needed.** The lemmas say it in terms of the flow of messages (C2, C3 of Lemma 2; "C1" there means T). C3 asks
-for a *lower* bound of what has arrived, which no argument uses. The reason why the theorem holds is simpler: *a stream releases
-at most one piece in any half-open interval of length P.* Within a message pieces are P apart; from one message to the next the
-same is true because n P <= d - Delta < d <= period. Hence between the beginnings of two turns in a row each stream releases one
-piece at the most, together at most T, and the later of the two turns sends them all. By induction nothing is ever left over.
+**What is really needed.** The lemmas say it in terms of the flow of messages (C2, C3 of Lemma 2; "C1" there means T). C3 asks for
+a *lower* bound of what has arrived, which no argument uses. The reason why the theorem holds is simpler: *a stream releases at
+most one piece in any half-open interval of length P.* Within a message pieces are P apart; from one message to the next the same
+is true because n P <= d - Delta < d <= period. Hence between the beginnings of two turns in a row each stream releases one piece
+at the most, together at most T, and the later of the two turns sends them all. By induction nothing is ever left over.
 
 **Where the bound lies.** A piece goes out in a turn that *begins* within P of its release. Lemma 1 says "sent within P", which is
 true of time that can be divided at will; a packet that comes when a turn has been given away or has no room left for it is
@@ -25,6 +23,7 @@ reckoned as it is. A piece larger than a packet takes several. All shares are ro
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Mapping, Sequence
 
@@ -32,12 +31,9 @@ from ...core.model import MS, SECOND, US, GroupId, Nanoseconds, ProcessId, forma
 from .interface import Interface
 from .parameters import Parameters
 
-NUMBER: int = 2
-"""Bytes by which a packet says to which stream a piece belongs."""
-SMALLEST: int = 16
-"""Bytes of the smallest piece into which a message is ever cut, whatever a header costs."""
-TERMS: Mapping[str, str] = {"period": "d > period", "visits": "n < 1", "load": "sum of C/n > T"}
-"""The conditions that fail, as formulas."""
+NUMBER: int = 2  # Bytes by which a packet says to which stream a piece belongs
+SMALLEST: int = 16  # Bytes of the smallest piece into which a message is ever cut, whatever a header costs
+TERMS: Mapping[str, str] = {"period": "d > period", "visits": "n < 1", "load": "sum of C/n > T"}  # What fails
 
 
 def readable(time: Nanoseconds) -> str:
@@ -63,8 +59,8 @@ def enough(time: Nanoseconds) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
-    """Messages whose deadlines are to be promised. ``period`` is 0 for one message alone. How long a message takes follows from
-    its ``size``, or is given as ``cost`` (C); then its pieces are equal parts of it."""
+    """Messages whose deadlines are to be promised. ``period`` 0: a single message. Its time follows from ``size``, or is given as
+    ``cost`` (C), which is then cut into equal pieces."""
 
     name: str
     deadline: Nanoseconds
@@ -87,22 +83,14 @@ class Verdict:
     """Whether a demand can be promised beside others, and why not."""
 
     demand: Demand
-    visits: int
-    """n: turns in which it may be sent; less than 1: the deadline is too short."""
-    pieces: int
-    """How many pieces a message is cut into; 0: it cannot be."""
-    share: Nanoseconds
-    """What its largest piece takes of a turn; 0: it cannot be sent in time, however much of a turn it had."""
-    load: Nanoseconds
-    """What everything takes of a turn, with this demand."""
-    term: str = ""
-    """The condition that fails, a key of ``TERMS``; empty: none."""
-    text: str = ""
-    """The failure in one sentence."""
-    nearest: Nanoseconds | None = None
-    """The shortest deadline, not shorter than the one demanded, that could be promised; None: no deadline could."""
-    hopeless: str = ""
-    """Why no deadline could be promised."""
+    visits: int  # n: turns in which it may be sent; less than 1: the deadline is too short
+    pieces: int  # How many pieces a message is cut into; 0: it cannot be
+    share: Nanoseconds  # What its largest piece takes of a turn; 0: it cannot be sent in time, however much of a turn it had
+    load: Nanoseconds  # What everything takes of a turn, with this demand
+    term: str = ""  # The condition that fails, a key of ``TERMS``; empty: none
+    text: str = ""  # The failure in one sentence
+    nearest: Nanoseconds | None = None  # The shortest deadline from the demanded one on that could be promised; None: none could
+    hopeless: str = ""  # Why no deadline could be promised
 
     @property
     def is_admitted(self) -> bool:
@@ -113,18 +101,14 @@ def overhead(parameters: Parameters, interface: Interface, max_packet: int, ring
     """What a member of this ring may have to send in a turn for the ring itself: always in G, with n = 1. No ring: one of a few
     members with short names. (A vote takes the place of an acknowledgement: what it led to is acknowledged after it.)"""
     sizes = interface.sizes(ring)
-    items = [Item("membership", sizes.change, interface.cost(sizes.change))]
-    items += [Item(f"heartbeat {number + 1}", sizes.beat, interface.cost(sizes.beat)) for number in range(parameters.heartbeats)]
-    items += [
-        Item("dummy", 0, interface.cost(0)),
-        Item("join acknowledgement", sizes.acknowledgement, interface.cost(sizes.acknowledgement)),
-    ]
+    sent = [("membership", sizes.change)]
+    sent += [(f"heartbeat {number + 1}", sizes.beat) for number in range(parameters.heartbeats)]
+    sent += [("dummy", 0), ("join acknowledgement", sizes.acknowledgement)]
     if parameters.clocks == "synchronised":
-        items.append(Item("question about the time", 0, interface.cost(0)))
+        sent.append(("question about the time", 0))
     if parameters.retransmissions:
-        resends = range(parameters.resends)
-        items += [Item(f"retransmission {number + 1}", max_packet, interface.cost(max_packet)) for number in resends]
-    return tuple(items)
+        sent += [(f"retransmission {number + 1}", max_packet) for number in range(parameters.resends)]
+    return tuple(Item(name, size, interface.cost(size)) for name, size in sent)
 
 
 class Turn:
@@ -142,17 +126,13 @@ class Turn:
     ) -> None:
         self.interface = Interface(parameters, group)
         self._envelope = self.interface.envelope(ring)
-        self._header = parameters.header
+        self._smallest = max(parameters.header, SMALLEST)
         self._max_packet = max_packet
-        self.hold = hold or self.interface.hold(process)
-        """T."""
-        self.rotation = rotation
-        """P."""
-        self.delay = (parameters.retransmissions + 1) * rotation
-        """Delta."""
+        self.hold = hold or self.interface.hold(process)  # T
+        self.rotation = rotation  # P
+        self.delay = (parameters.retransmissions + 1) * rotation  # Delta
         self.overhead = overhead(parameters, self.interface, max_packet, ring)
-        self.reserved = sum(item.cost for item in self.overhead)
-        """What the ring needs of each turn."""
+        self.reserved = sum(item.cost for item in self.overhead)  # What the ring needs of each turn
 
     def visits(self, deadline: Nanoseconds) -> int:
         """n of a message with this deadline; may be 0 or negative."""
@@ -164,9 +144,7 @@ class Turn:
 
     def pieces(self, demand: Demand, visits: int) -> int:
         """How many pieces a message is cut into that may be sent in so many turns."""
-        if demand.cost is not None:
-            return max(1, min(visits, demand.cost))
-        return max(1, min(visits, demand.size // self._smallest))
+        return max(1, min(visits, demand.cost if demand.cost is not None else demand.size // self._smallest))
 
     def share(self, demand: Demand, visits: int) -> Nanoseconds:
         """What the largest piece of a message takes that may be sent in so many turns (at least 1)."""
@@ -188,35 +166,22 @@ class Turn:
         pieces = self.pieces(demand, visits) if visits >= 1 else 0
         share = self.share(demand, visits) if visits >= 1 else 0
         verdict = Verdict(demand, visits, pieces, share, used + share)
+        deadline = f"the deadline of {demand.name} ({format_duration(demand.deadline)}"
         if 0 < demand.period < demand.deadline:
-            return dataclasses.replace(
-                verdict,
-                term="period",
-                text=f"{TERMS['period']}: the deadline of {demand.name} ({format_duration(demand.deadline)}) is longer than its "
-                f"period ({format_duration(demand.period)})",
-                hopeless=f"a deadline must not be longer than the period, {format_duration(demand.period)}",
-            )
+            period = format_duration(demand.period)
+            text = f"{deadline}) is longer than its period ({period})"
+            hopeless = f"a deadline must not be longer than the period, {period}"
+            return dataclasses.replace(verdict, term="period", text=f"{TERMS['period']}: {text}", hopeless=hopeless)
         if visits >= 1 and used + share <= self.hold:
             return verdict
         nearest, hopeless = self._nearest(demand, used, waited)
         if visits < 1:
             passed = f", of which {readable(waited)} have passed" if waited else ""
-            term, text = (
-                "visits",
-                (
-                    f"{TERMS['visits']}: the deadline of {demand.name} ({format_duration(demand.deadline)}{passed}) is shorter "
-                    f"than Delta + P = {readable(self.delay + self.rotation)}"
-                ),
-            )
+            term, text = "visits", f"{deadline}{passed}) is shorter than Delta + P = {readable(self.delay + self.rotation)}"
         else:
-            term, text = (
-                "load",
-                (
-                    f"{TERMS['load']}: with {demand.name} ({readable(share)} in each of {visits} turns) a turn would take "
-                    f"{readable(used + share)}, and T is {readable(self.hold)}"
-                ),
-            )
-        return dataclasses.replace(verdict, term=term, text=text, nearest=nearest, hopeless=hopeless)
+            term, text = "load", f"with {demand.name} ({readable(share)} in each of {visits} turns) a turn would take "
+            text += f"{readable(used + share)}, and T is {readable(self.hold)}"
+        return dataclasses.replace(verdict, term=term, text=f"{TERMS[term]}: {text}", nearest=nearest, hopeless=hopeless)
 
     def admit(self, demands: Sequence[Demand]) -> tuple[list[Verdict], Nanoseconds]:
         """Judges demands as they come: each beside those that were admitted before it. What was not admitted is judged again
@@ -233,10 +198,6 @@ class Turn:
         """What all demands would take of a turn together, those that cannot be promised among them (with n = 1 at the least)."""
         return self.reserved + sum(self.share(demand, max(1, self.visits(demand.deadline))) for demand in demands)
 
-    @property
-    def _smallest(self) -> int:
-        return max(self._header, SMALLEST)
-
     def _nearest(self, demand: Demand, used: Nanoseconds, waited: Nanoseconds) -> tuple[Nanoseconds | None, str]:
         """The shortest deadline from the demanded one on that can be promised; or None, and why."""
         room = self.hold - used
@@ -246,14 +207,8 @@ class Turn:
                 f"even cut into {most} pieces, the smallest there are, it takes {readable(self.share(demand, most))} of a "
                 f"turn, and {readable(max(room, 0))} of T are left"
             )
-        low, high = 1, most
-        while low < high:
-            middle = (low + high) // 2
-            if self.share(demand, middle) <= room:
-                high = middle
-            else:
-                low = middle + 1
-        nearest = max(demand.deadline, self.delay + low * self.rotation + waited)
+        least = 1 + bisect.bisect_left(range(1, most), True, key=lambda pieces: self.share(demand, pieces) <= room)
+        nearest = max(demand.deadline, self.delay + least * self.rotation + waited)
         if 0 < demand.period < nearest:
             return None, (
                 f"{enough(nearest)} would do, but a deadline must not be longer than the period, {format_duration(demand.period)}"

@@ -1,51 +1,47 @@
 """Clock synchronisation (P4): Cristian's probabilistic reading of a master's clock, as a layer.
 
-Theory of operation
--------------------
-**Master and slaves.** The member with the smallest id of the view that was installed last is the master; the others read its
-clock. Before a view there is no correction, and the error is unknown.
+**Master and slaves.** The member with the smallest id of the last installed view is the master; the others read its clock. Before
+the first view there is no correction, and the error is unknown.
 
-**Running.** A clock of ours is the host's clock without its steps (:class:`Steady`), plus an offset. The host's clock, and the
-host's ``now``, run at most rho (``clock_drift``) faster or slower than true time.
+**Running.** Our clock is the host's clock without its steps (:class:`Steady`), plus an offset. The host's clock and its ``now``
+run at most rho (``clock_drift``) faster or slower than true time.
 
-**A reading** (Cristian 1989). A slave asks, and the answer with the time T comes after a round trip D, as ``now`` measures it.
-With m the least delay of a packet (``least``; 0 unless somebody knows better), the master's clock shows something between T +
-m(1 - rho) and T + (D(1 + rho) - m)(1 + rho). The slave takes the middle, with the error e = D(1 + rho)^2 / 2 - m (the paper's
-form leaves out the square of rho). A reading with e > ``clock_precision`` is thrown away and tried again, at a moment drawn at
-random so that the same congestion is not met twice. ``clock_tries`` failures one after the other, or a reading that has got too
-old (:attr:`ClockSync.lifetime`), and the clock counts as lost: :meth:`ClockSync.error` is None. The process goes on asking. A
-good reading is renewed every ``clock_every``; meanwhile its error grows by 2 rho a unit of time, as both clocks may drift. Two
-readings of one clock both hold, so what counts is where they overlap; if they do not, an assumption is broken, and the clock is
-lost.
+**A reading** (Cristian 1989). A slave asks, and the answer with the time T comes after a round trip D, measured by ``now``. With
+m the least delay of a packet (``least``; 0 if unknown), the master's clock is between T + m(1 - rho) and T + (D(1 + rho) - m)(1 +
+rho). The slave takes the middle, with the error e = D(1 + rho)^2 / 2 - m (the paper's form leaves out the square of rho). A
+reading with e > ``clock_precision`` is thrown away and tried again after a random time, so as not to meet the same congestion
+twice. After ``clock_tries`` consecutive failures, or when the reading is too old (:attr:`ClockSync.lifetime`), the clock is lost:
+:meth:`ClockSync.error` is None, and the process goes on asking. A good reading is renewed every ``clock_every``; meanwhile its
+error grows by 2 rho per unit of time, as both clocks may drift. Two readings of one clock both hold, so their overlap counts; if
+they do not overlap, an assumption is broken, and the clock is lost.
 
-**Requests go out in one's turn** (``post``), or on a shared medium they would be in the way of the member whose turn it is. The
-answer cannot wait for a turn, or it would say nothing about the time: it goes at once, and every hop of the token has time for it
+**Requests go out in our turn** (``post``): on a shared medium they would disturb the member whose turn it is. The answer cannot
+wait for a turn, or it would say nothing about the time: every hop of the token has time for it
 (:attr:`~.interface.Interface.stray`).
 
-**Monotone.** A correction forwards is a jump. Backwards the clock goes on at half its speed until it is right;
-:meth:`ClockSync.error` has the part that is still to be taken off added to it. Who reads the clock of such a process gets the
-corrected value. A clock that was lost and is read anew may jump back: nobody may have relied on it between.
+**Monotone.** A correction forwards is a jump. Backwards the clock runs at half its speed until it is right;
+:meth:`ClockSync.error` includes the part still to be taken off. A process that reads such a clock gets the corrected value. A
+clock that was lost and is read anew may jump back: nothing may have relied on it between.
 
-**What the errors mean.** Of any two members with a known clock, at any moment: they are apart by no more than the sum of their
-errors. Each error is a distance from one reference, the master's clock.
+**What the errors mean.** At any moment two members with a known clock are apart by at most the sum of their errors. Each error is
+a distance from one reference, the master's clock.
 
-**A new master** goes on with its own corrected clock, which then is the reference; it never jumps to its raw clock. It is off
-the old reference by its error e, and some members still have readings of the old master. So for two lifetimes of a reading the
-new master counts its e, growing, as its own error, and gives it along with its answers, where it is added to the reader's. All
-errors then are distances from the old reference as well. After that no reading of the old reference is left (one lifetime for
-members that learn of the new view late, one for their readings): the master's error is 0, and its clock alone is the reference.
-So until they have read the new master two members may be apart by what each of them had, across the change by nothing more.
+**A new master** goes on with its own corrected clock, which then is the reference; it never jumps to its raw clock. It is off the
+old reference by its error e, and some members still have readings of the old master. So for two lifetimes of a reading the new
+master counts its e, growing, as its own error, and its answers carry it, so that readers add it to theirs. All errors then are
+distances from the old reference as well. After that no reading of the old reference is left (one lifetime for members that learn
+of the new view late, one for their readings): the master's error is 0. So across the change two members are apart by no more than
+their errors say.
 
-**A master without a time** (a joiner with the smallest id, or one whose clock was lost) asks the others, one after the other,
-and goes on with what it reads, as a new master does. Slaves ask the master only. So when all the others have answered that they
-know no time, nobody does, and nobody can get one but from this master: it begins with its own clock, as the first master of a
-group that is formed does.
+**A master without a time** (a joiner with the smallest id, or one whose clock was lost) asks the others in turn and goes on with
+what it reads, as a new master does. Slaves ask only the master. So when all others have answered that they know no time, none can
+get one except from this master: it begins with its own clock, like the first master of a group that is formed.
 
-**Steps.** A host's clock that advances otherwise than ``now`` has been set, or the machine has slept. :class:`Steady` lets no
-such difference through; one above :data:`STEP` also makes the reading void at once, because nobody knows which of the two is
-right. A master does not answer then, and reads its time back from the others. (A step that is too small to be found can make a
-clock differ from ``now`` by rho. In the simulator ``now`` is true time, and the bounds hold all the same; where ``now`` drifts by
-rho itself, such a step is not covered.)
+**Steps.** A host's clock that advances differently from ``now`` has been set, or the machine has slept. :class:`Steady` filters
+such a difference out; one above :data:`STEP` also voids the reading at once, because it is unknown which of the two is right. A
+master does not answer then, and reads its time back from the others. (A step too small to be found can make a clock differ from
+``now`` by rho. In the simulator ``now`` is true time, and the bounds still hold; where ``now`` itself drifts by rho, such a step
+is not covered.)
 """
 
 from __future__ import annotations
@@ -59,14 +55,11 @@ from ...core.engine import Engine, Host, Layer
 from ...core.model import MS, GroupId, Nanoseconds, Number, Packet, ProcessId, Timer, View
 from .parameters import Parameters
 
-STEP: Final = 1 * MS
-"""How much more than by drift the host's clock and its ``now`` may differ between two looks (they are not taken at one instant)
-before it counts as a step."""
+STEP: Final = 1 * MS  # A clock that differs from ``now`` by more, beyond drift, was stepped (looks are not simultaneous)
 
 _TIMER: Final = ("clocks",)
 _UNKNOWN: Final = -1
-_SLOWED: Final = 2
-"""A clock that is ahead runs at (1 - 1 / this) of its speed."""
+_SLOWED: Final = 2  # A clock that is ahead runs at (1 - 1 / this) of its speed
 
 
 class TimeRequest(Packet, frozen=True, array_like=True, gc=False, tag=64):
@@ -91,8 +84,7 @@ CLOCK_PACKETS: Final[tuple[type[Packet], ...]] = (TimeRequest, TimeReply)
 
 
 class Steady:
-    """A host's clock without its steps: between any two looks it advances as the clock does, but never by more than ``drift``
-    otherwise than ``now``."""
+    """A host's clock without its steps: between two looks it differs from ``now`` by no more than ``drift`` allows."""
 
     def __init__(self, host: Host, drift: float) -> None:
         self._host = host
@@ -104,8 +96,7 @@ class Steady:
         """What it shows, and how far it was stepped since the last look (0: within what drift and looking explain)."""
         now = self._host.now
         elapsed = now - self._now
-        if not elapsed:
-            # In one turn of the engine time stands still, here as for `now`.
+        if not elapsed:  # In one turn of the engine time stands still, here as for `now`.
             return self._time, 0
         raw = self._host.clock()
         difference = raw - self._raw - elapsed
@@ -127,13 +118,6 @@ class Reading:
     era: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Asked:
-    number: int
-    source: ProcessId
-    at: Nanoseconds
-
-
 class ClockSync(Layer):
     """Gives the engine inside a ``clock`` that agrees with that of the other members, and ``error``, how well."""
 
@@ -148,42 +132,31 @@ class ClockSync(Layer):
         post: Callable[[Callable[[], None]], None] = lambda send: send(),
     ) -> None:
         self._group = group
-        self._post = post
-        """Calls what sends a request when this process may send: at once, or in its turn on the ring."""
-        self._to_ask: ProcessId | None = None
-        """The member to be asked when we may send."""
+        self._post = post  # Calls what sends a request when this process may send: at once, or in its turn on the ring
+        self._to_ask: ProcessId | None = None  # The member to be asked when we may send
         self._drift = parameters.clock_drift
         self._precision = int(parameters.clock_precision)
         self._every = int(parameters.clock_every)
         self._most_tries = parameters.clock_tries
         self._least = least
-        self._wait = 2 * (self._precision + least) + 1
-        """No answer that comes later is good enough."""
-        self._pause = max(self._wait, self._every // self._most_tries)
-        """The longest time between two tries."""
-        self.lifetime = self._every + self._most_tries * (self._wait + self._pause)
-        """So old a reading may be at the most."""
+        self._wait = 2 * (self._precision + least) + 1  # No answer that comes later is good enough
+        self._pause = max(self._wait, self._every // self._most_tries)  # The longest time between two tries
+        self.lifetime = self._every + self._most_tries * (self._wait + self._pause)  # So old a reading may be at the most
         self._steady = Steady(host, self._drift)
         self._reading: Reading | None = None
         self._offset = 0
-        self._ahead = 0
-        """How far the clock was ahead of its reading when it was corrected last, at ``_corrected_at`` of the steady clock."""
+        self._ahead = 0  # How far the clock was ahead of its reading when corrected, at ``_corrected_at`` of the steady clock
         self._corrected_at = 0
         self._era = 0
         self._others: tuple[ProcessId, ...] = ()
         self._master: ProcessId | None = None
-        self._master_since = 0
-        """When this process became the master, or last read its time from another member as such."""
-        self._asked: _Asked | None = None
+        self._master_since = 0  # When this process became the master, or last read its time from another member as such
+        self._asked: tuple[int, ProcessId, Nanoseconds] | None = None  # Number, member and time of the open request
         self._number = 0
         self._tries = 0
-        self._lost = False
-        """Whether the trace says already that the clock is lost."""
-        self._without: set[ProcessId] = set()
-        """Members that have told this master that they know no time."""
+        self._lost = False  # Whether the trace says already that the clock is lost
+        self._without: set[ProcessId] = set()  # Members that have told this master that they know no time
         super().__init__(host, inside)
-
-    # --- what the layers inside ask ---
 
     def clock(self) -> Nanoseconds:
         """The group's time; without a reading the host's clock, as it was corrected last."""
@@ -195,8 +168,6 @@ class ClockSync(Layer):
         time = self._look()
         bound = self._bound()
         return None if bound is None else bound + self._still_ahead(time)
-
-    # --- both sides ---
 
     def install(self, view: View) -> None:
         self.host.install(view)
@@ -232,21 +203,16 @@ class ClockSync(Layer):
         else:
             self._ask()
 
-    # --- asking and answering ---
-
     def _ask(self) -> None:
         """Asks the master; as a master without a time, the others in turn, until one of them knows it or all have said no."""
+        self._to_ask = None
         if not self._is_master:
-            source = self._master
-        elif self._bound() is not None:
-            source = None
-        elif self._without.issuperset(self._others):
+            self._to_ask = self._master
+        elif self._bound() is None and self._without.issuperset(self._others):
             self._begin()
-            source = None
-        else:
-            source = self._others[self._number % len(self._others)]
-        self._to_ask = source
-        if source is not None:
+        elif self._bound() is None:
+            self._to_ask = self._others[self._number % len(self._others)]
+        if self._to_ask is not None:
             self._post(self._send_request)
 
     def _send_request(self) -> None:
@@ -255,7 +221,7 @@ class ClockSync(Layer):
         if source is not None:
             self._number += 1
             self._tries += 1
-            self._asked = _Asked(self._number, source, self.host.now)
+            self._asked = self._number, source, self.host.now
             self.host.send((source,), TimeRequest(self._group, self._number))
             self.host.set_timer(_TIMER, self.host.now + self._wait)
 
@@ -263,30 +229,25 @@ class ClockSync(Layer):
         """Says what time it is; that it is not known here only to the master, from whom alone it can be learnt then."""
         time = self._look() + self._offset
         bound = self._bound()
-        if bound is not None:
-            self.host.send((source,), TimeReply(self._group, number, time, bound, self._era))
-        elif source == self._master:
-            self.host.send((source,), TimeReply(self._group, number, time, _UNKNOWN, self._era))
+        if bound is not None or source == self._master:
+            error = _UNKNOWN if bound is None else bound
+            self.host.send((source,), TimeReply(self._group, number, time, error, self._era))
 
     def _heard(self, source: ProcessId, reply: TimeReply) -> None:
         time = self._look()
         asked = self._asked
-        if asked is None or (asked.number, asked.source) != (reply.number, source):
+        if asked is None or asked[:2] != (reply.number, source):
             return
-        if reply.error < 0:
-            if self._is_master:
-                self._without.add(source)
-            self._failed()
-            return
-        round_trip = self.host.now - asked.at
+        if reply.error < 0 and self._is_master:
+            self._without.add(source)
+        round_trip = self.host.now - asked[2]
         error = self._error_of(round_trip)
-        if not self._accepts(error):
+        if reply.error < 0 or not self._accepts(error):
             self._failed()
             return
         self._asked = None
         estimate = reply.clock + self._widest(round_trip) // 2 - math.floor(self._drift * self._least)
-        reading = Reading(estimate - time, error + reply.error, self.host.now, source, reply.era)
-        self._adopt(reading, time, round_trip)
+        self._adopt(Reading(estimate - time, error + reply.error, self.host.now, source, reply.era), time, round_trip)
 
     def _failed(self) -> None:
         """A try was in vain. The next comes a little later; when there were too many the clock is lost."""
@@ -297,8 +258,6 @@ class ClockSync(Layer):
             self._lose("unread", age, self.lifetime)
         pause = self._wait if self._bound() is None else self._pause
         self.host.set_timer(_TIMER, self.host.now + self.host.random.randrange(pause))
-
-    # --- the rules of a reading ---
 
     def _widest(self, round_trip: Nanoseconds) -> Nanoseconds:
         """How far the clock that was read can have gone on during the round trip, at the most."""
@@ -315,8 +274,6 @@ class ClockSync(Layer):
         """How far two clocks can drift apart in this time (of ``now``)."""
         return math.ceil(time * 2 * self._drift / (1 - self._drift))
 
-    # --- what is known ---
-
     @property
     def _is_master(self) -> bool:
         return self._master == self.me
@@ -326,10 +283,9 @@ class ClockSync(Layer):
         reading = self._reading
         if reading is None:
             return None
-        now = self.host.now
-        if self._is_master and now - self._master_since > 2 * self.lifetime:
+        if self._is_master and self.host.now - self._master_since > 2 * self.lifetime:
             return 0
-        age = now - reading.at
+        age = self.host.now - reading.at
         if age > self.lifetime and not self._is_master:
             return None
         return reading.error + self._growth(age)
@@ -352,11 +308,8 @@ class ClockSync(Layer):
             reading = dataclasses.replace(reading, offset=middle, error=latest - middle)
         shown = time + self._offset + self._still_ahead(time)
         self._ahead = max(0, shown - (time + reading.offset)) if bound is not None else 0
-        self._corrected_at = time
-        self._offset = reading.offset
-        self._reading = reading
+        self._corrected_at, self._offset, self._reading, self._lost = time, reading.offset, reading, False
         self._era += 1
-        self._lost = False
         self._without.clear()
         if self._is_master:
             self._master_since = self.host.now
@@ -369,13 +322,12 @@ class ClockSync(Layer):
     def _begin(self) -> None:
         """Nobody knows a time: this master's clock is the reference from now on."""
         now = self.host.now
-        self._reading = Reading(self._offset, 0, now, self.me, self._era + 1)
         self._era += 1
+        self._reading = Reading(self._offset, 0, now, self.me, self._era)
         self._master_since = now - 2 * self.lifetime - 1
-        self._lost = False
+        self._tries, self._lost = 0, False
         self._without.clear()
         self.host.cancel_timer(_TIMER)
-        self._tries = 0
         self._record(self.me, 0)
 
     def _change_master(self, master: ProcessId) -> None:
@@ -389,16 +341,14 @@ class ClockSync(Layer):
             if bound is None:
                 self._reading = None
         self._master = master
-        self._asked = self._to_ask = None
-        self._tries = 0
+        self._asked, self._to_ask, self._tries = None, None, 0
         self._without.clear()
 
     def _look(self) -> Nanoseconds:
         """What the steady clock shows; a step of the host's makes the reading void."""
         time, step = self._steady.look()
         if step and self._master is not None:
-            self._asked = None
-            self._tries = 0
+            self._asked, self._tries = None, 0
             if self._reading is not None:
                 self._lose("step", abs(step), STEP)
             self.host.set_timer(_TIMER, self.host.now)
@@ -412,13 +362,7 @@ class ClockSync(Layer):
 
     def _record(self, source: ProcessId, round_trip: Nanoseconds) -> None:
         self.host.record(
-            "sync",
-            self._group,
-            master=source,
-            error=self.error(),
-            clock=self.clock(),
-            tries=self._tries,
-            round_trip=round_trip,
+            "sync", self._group, master=source, error=self.error(), clock=self.clock(), tries=self._tries, round_trip=round_trip
         )
 
 

@@ -1,17 +1,15 @@
-"""How a process gets onto the ring: those who form a group find each other, and others ask to be let in (4.4, Lemma 5).
+"""How a process gets onto the ring: processes that form a group find each other, and others ask to be let in (4.4, Lemma 5).
 
-Theory of operation
--------------------
-**Forming.** Everybody begins as a ring of its own and knocks at the others. Of two rings that hear of each other the one whose
-name is smaller stays, and whoever is alone asks it for a place like any joiner; a larger ring gives itself up first, which costs
-nothing: as long as the group is not formed no view is installed and no message taken. When all are together, or ``gather`` has
-passed, the first member of the ring says so, and everybody installs the group's first view at that place of the order.
+**Forming.** Each process begins as a ring of its own and knocks at the others. Of two rings that hear of each other the one with
+the smaller name stays. A process that is alone asks it for a place like any joiner; a larger ring dissolves first, which costs
+nothing: until the group is formed no view is installed and no message taken. When all are together, or ``gather`` has passed, the
+first member of the ring says so, and all install the group's first view at that place of the order.
 
 **Joining.** The joiner knocks at its contacts, so that the heartbeat with the slot bit is sent to it too (on a broadcast medium
-it would hear it anyway). In the slot it asks the member that comes next, its sponsor. It keeps whatever it hears of that ring
+it would hear it anyway). In the slot it asks the member that comes next, its sponsor, and keeps all that it hears of that ring
 from then on. It is in when *every* member of the view has acknowledged, within one rotation, with the same view, sequence vector
-and place in the order; then it goes on from there with what it has kept. Otherwise it says nothing, is eliminated like a dead
-member, waits a random number of rotations and asks again.
+and place in the order; it goes on from there with what it has kept. Otherwise it is silent, is eliminated like a dead member,
+waits a random number of rotations and asks again.
 """
 
 from __future__ import annotations
@@ -27,59 +25,42 @@ if TYPE_CHECKING:
     from .ring import Ring
 
 KNOCK: Final = "knock"
-KNOCKS_EVERY: Final = 4
-"""A process knocks every so many times d_max, or less often where many knock, each of them a little off that time."""
-KNOCKS_SHARE: Final = 8
-"""One part in so many of a medium is for the knocks of processes that form a group."""
+KNOCKS_EVERY: Final = 4  # Average time between knocks, in d_max; it is longer where many knock
+KNOCKS_SHARE: Final = 8  # One part in so many of a medium is for the knocks of processes that form a group
 ACKS: Final = "acknowledgements"
-PATIENCE: Final = 10
-"""So many times ``gather`` a joiner looks for the group."""
+PATIENCE: Final = 10  # So many times ``gather`` a joiner looks for the group
 MOST_KEPT: Final = 4096
-KEPT_BYTES: Final = 16 << 20
-"""Bytes of messages in what is kept."""
-KNOCKERS: Final = 64
-"""So many processes at the door are noted; further ones knock again."""
-LONGEST_WAIT: Final = 10
-"""A joiner waits for acknowledgements for so many times ``gather`` at the most, whatever the ring says of its rotation."""
+KEPT_BYTES: Final = 16 << 20  # Bytes of messages in what is kept
+KNOCKERS: Final = 64  # So many processes at the door are noted; further ones knock again
+LONGEST_WAIT: Final = 10  # A joiner waits at most this many ``gather`` for acknowledgements, whatever rotation the ring states
 
 
 class Entrance:
     """One process's way in."""
 
     def __init__(self, ring: Ring) -> None:
-        self._ring = ring
-        self._host = ring.host
-        self._group = ring.group
-        self._form: tuple[ProcessId, ...] = ()
-        """Those who form the group; empty: we join one."""
+        self._ring, self._host, self._group = ring, ring.host, ring.group
+        self._form: tuple[ProcessId, ...] = ()  # Those who form the group; empty: we join one
         self._contacts: tuple[ProcessId, ...] = ()
         self._until = 0
         self._founded = 0
-        self._better_at = -(1 << 62)
-        """When a ring was heard of that is to stay rather than ours."""
-        self._heard_at = -(1 << 62)
-        """When anybody was heard of who is not on our ring."""
+        self._better_at = -(1 << 62)  # When a ring was heard of that is to stay rather than ours
+        self._heard_at = -(1 << 62)  # When anybody was heard of who is not on our ring
         self._knockers: dict[ProcessId, int] = {}
-        self._to_mention: dict[ProcessId, None] = {}
-        """Processes that have knocked at us, for our next heartbeat."""
+        self._to_mention: dict[ProcessId, None] = {}  # Processes that have knocked at us, for our next heartbeat
         self._knocks = -1
-        self._asked: ProcessId = ""
-        """The ring that we have asked for a place."""
+        self._asked: ProcessId = ""  # The ring that we have asked for a place
         self._asked_rotation = 0
         self._not_before = 0
-        self._offered = 0
-        """A T that we were offered instead of ours."""
+        self._offered = 0  # A T that we were offered instead of ours
         self._acks: dict[ProcessId, JoinAck] = {}
-        self._parts: dict[tuple[ProcessId, int, int], Partial] = {}
-        """What has been told of messages that are partly there, by who did, change and index; the sponsor's counts."""
+        self._parts: dict[tuple[ProcessId, int, int], Partial] = {}  # Partial messages, by who told us, change and index
         self._kept_bytes = 0
-        self._kept: list[tuple[ProcessId, Data, int]] = []
-        """Packets of that ring, from whom, and when they came."""
+        self._kept: list[tuple[ProcessId, Data, int]] = []  # Packets of that ring, from whom, and when they came
         self._beats: dict[ProcessId, tuple[Beat, int]] = {}
         self._first_ack_at = 0
         self._why = ""
-        self.is_installed = False
-        """Whether the application has had a view: from then on there is no second try."""
+        self.is_installed = False  # Whether the application has had a view: from then on there is no second try
 
     @property
     def is_outside(self) -> bool:
@@ -97,13 +78,6 @@ class Entrance:
         interface = self._ring.interface
         together = len(self._form) * interface.cost(interface.sizes(self._form).knock)
         return max(KNOCKS_EVERY * interface.delay_max, KNOCKS_SHARE * together)
-
-    @property
-    def _known_for(self) -> int:
-        """How long a process that has knocked counts as being at the door: until the slot comes round."""
-        return max(3 * self._knock_every, 2 * self._ring.rotation)
-
-    # --- beginning ----------------------------------------------------------------------------------------------------
 
     def begin(self, how: Form | Join) -> None:
         gather = int(self._ring.parameters.gather)
@@ -154,8 +128,6 @@ class Entrance:
             self._knock()
         elif timer == ACKS:
             self._fail("not every member has acknowledged within a rotation")
-
-    # --- knocking -----------------------------------------------------------------------------------------------------
 
     def _knock(self) -> None:
         if self.is_installed:
@@ -222,14 +194,14 @@ class Entrance:
         """Processes that have knocked lately and are not in."""
         if self.looks_elsewhere:
             return ()
-        since = self._host.now - self._known_for
+        # A process that has knocked counts as being at the door until the slot comes round.
+        since = self._host.now - max(3 * self._knock_every, 2 * self._ring.rotation)
         self._knockers = {name: at for name, at in self._knockers.items() if at >= since and name not in self._ring.ring}
         return tuple(sorted(self._knockers))
 
     def _give_up_ring(self, other: ProcessId) -> None:
         """A ring that is to stay has been heard of: we leave ours and ask for a place there."""
-        state = "gathering" if self._form else "joining"
-        self._state(state, gives_up=self._ring.name, found=other)
+        self._state("gathering" if self._form else "joining", gives_up=self._ring.name, found=other)
         self._not_before = self._host.now + 2 * self._ring.interface.hold_back
         self._begin_again()
 
@@ -239,8 +211,6 @@ class Entrance:
             self._found()
         else:
             self._ring.abandon()
-
-    # --- asking -------------------------------------------------------------------------------------------------------
 
     def hears_ring(self, source: ProcessId, beat: Beat) -> None:
         """A heartbeat of a ring that we are not on."""
@@ -266,8 +236,8 @@ class Entrance:
         if not ring.fresh(source, beat.at, "Beat"):
             self._why = "its clock is off, or packets take longer than d_max"
             return
+        self._forget_asking()
         self._asked, self._asked_rotation = beat.ring, beat.rotation
-        self._acks, self._parts, self._kept, self._beats, self._kept_bytes = {}, {}, [], {}, 0
         self._host.record("request", self._group, to=beat.next, ring=beat.ring)
         hold = self._offered or ring.interface.hold(self._host.me)
         self._host.send((beat.next,), Request(self._group, beat.ring, hold))
@@ -311,8 +281,6 @@ class Entrance:
         self._asked = ""
         self._acks, self._parts, self._kept, self._beats, self._kept_bytes = {}, {}, [], {}, 0
 
-    # --- being let in -------------------------------------------------------------------------------------------------
-
     def acknowledged(self, source: ProcessId, ack: JoinAck) -> None:
         if ack.ring != self._asked or self._host.me not in ack.joined or source not in ack.members or not is_sound(ack):
             return
@@ -331,9 +299,8 @@ class Entrance:
         if part.ring == self._asked and len(self._parts) < MOST_KEPT and self._kept_bytes < KEPT_BYTES:
             self._parts[source, part.number, part.index] = part
             self._kept_bytes += len(part.body)
-            ack = next(iter(self._acks.values()), None)
-            if ack is not None:
-                self._try(ack)
+            if self._acks:
+                self._try(next(iter(self._acks.values())))
 
     def _try(self, ack: JoinAck) -> None:
         partial = self._partial(ack.holder, ack.number)
@@ -342,8 +309,7 @@ class Entrance:
 
     def _partial(self, sponsor: ProcessId, number: int) -> bytes:
         told = [part for (source, _, _), part in self._parts.items() if source == sponsor and part.number == number]
-        parts = sorted(told, key=lambda part: part.index)
-        return b"".join(part.body for part in parts)
+        return b"".join(part.body for part in sorted(told, key=lambda part: part.index))
 
     def _enough(self, ack: JoinAck) -> bool:
         """Whether every member of the view has acknowledged, and all the same; but for those that have been eliminated since."""

@@ -1,21 +1,19 @@
 """What stands between the network and the ring: packets that come too early wait for those before them.
 
-Theory of operation
--------------------
-**Overtaking.** Only a broadcast medium delivers the packets of different senders in the order in which they were sent. Elsewhere
-N1's packet to B may take d_max while the token and N2's packet take less. So a packet that is early waits d_max: everything
-before it in the order was sent before it, and comes by then or not at all (P3). What is missing after that is an omission, and
-the next packet is passed up to the ring, which finds it (4.2).
+**Overtaking.** Only a broadcast medium delivers packets of different senders in the order in which they were sent. Elsewhere N1's
+packet to B may take d_max while the token and N2's packet take less. So an early packet waits d_max: everything before it in the
+order was sent before it, and comes by then or not at all (P3). What is missing after that is an omission; the next packet is
+passed up to the ring, which finds it (4.2).
 
 **Retransmission** (4.6; with r > 0). What is lost (a later packet of its sender is here, or d_max has passed) is asked for
-instead, in one's next turn, on the heartbeat, and passed on by every heartbeat to the sender, which may hear the token before it
-hears us; its sender sends it again, first thing in its own next turn. A counter begins at r with the turn that asks, and every
+instead, on the heartbeat of our next turn. Every heartbeat passes requests on to the sender, which may hear the token before it
+hears us; it sends the packet again, first thing in its own next turn. A counter begins at r with the turn that asks, and every
 later turn takes one from it: so each of r requests has a whole rotation to be answered. (If the asking turn counted too, r = 1
-would ask and give up at once.) When it is used up and d_max more has passed, the omission is passed up. Requests for what a
-member sent that has been eliminated are answered by whoever has it, unless somebody has done so.
+would ask and give up at once.) When it is used up and d_max more has passed, the omission is passed up. Requests for packets of
+an eliminated member are answered by every member that has them, unless another has done so.
 
-Tokens and changes do not wait here: the ring hears of them at once (``Ring.hears``), or one who misses something would wait for
-a token from the dead. Only their place in the order is kept.
+Tokens and changes do not wait here: the ring hears of them at once (``Ring.hears``), or a member that misses something would wait
+for a token from the dead. Only their place in the order is kept.
 """
 
 from __future__ import annotations
@@ -31,12 +29,9 @@ from .packets import Ask, Asked, Data
 if TYPE_CHECKING:
     from .ring import Ring
 
-MOST_EARLY: Final = 4096
-"""Packets that wait for those before them; further ones are lost, and asked for."""
-MOST_FOREIGN: Final = 64
-"""Of these, packets of senders that are not on the ring, as far as is known."""
-MOST_PASSED: Final = 128
-"""Requests of others that are passed on at once."""
+MOST_EARLY: Final = 4096  # Packets that wait for those before them; further ones are lost, and asked for
+MOST_FOREIGN: Final = 64  # Of these, packets of senders that are not on the ring, as far as is known
+MOST_PASSED: Final = 128  # Requests of others that are passed on at once
 _TIMER: Final = ("gaps", "hold")
 
 
@@ -48,33 +43,23 @@ class Gaps(Layer):
     def __init__(self, host: Host, inside: Callable[[Host], Ring], retransmissions: int) -> None:
         super().__init__(host, inside)
         self._retransmissions = retransmissions
-        self._queue: dict[tuple[ProcessId, int], tuple[int, Data]] = {}
-        """Early packets by sender and number, with when they came."""
+        self._queue: dict[tuple[ProcessId, int], tuple[int, Data]] = {}  # Early packets by sender and number, with when they came
         self._kept: dict[ProcessId, dict[int, Data]] = {}
-        self._wanted: dict[tuple[ProcessId, int], dict[ProcessId, None]] = {}
-        """Packets that we are to send again, and to whom."""
-        self._head: tuple[ProcessId, int] | None = None
-        """The first thing missing when we asked last, and how many turns may pass still."""
-        self._left = 0
+        self._wanted: dict[tuple[ProcessId, int], dict[ProcessId, None]] = {}  # Packets that we are to send again, and to whom
+        self._head: tuple[ProcessId, int] | None = None  # What was missing first when we last asked
+        self._left = 0  # Turns that may still pass before it is an omission
         self._given_up = False
-        self._passing: dict[tuple[ProcessId, ProcessId, int], Asked] = {}
-        """What others have asked for lately, by asker, sender and first number."""
+        self._passing: dict[tuple[ProcessId, ProcessId, int], Asked] = {}  # Recent requests, by asker, sender and first number
         self._turn_before = 0
-        self._noticed: dict[tuple[ProcessId, int], int] = {}
-        """When something was found to be missing."""
+        self._noticed: dict[tuple[ProcessId, int], int] = {}  # When something was found to be missing
         self.inner.gaps = self
 
     def reset(self) -> None:
         """The ring is another one."""
         self.host.cancel_timer(_TIMER)
-        for known in (self._queue, self._kept, self._wanted):
+        for known in (self._queue, self._kept, self._wanted, self._noticed, self._passing):
             known.clear()
-        self._head, self._left, self._given_up = None, 0, False
-        self._noticed.clear()
-        self._passing.clear()
-        self._turn_before = 0
-
-    # --- packets come -------------------------------------------------------------------------------------------------
+        self._head, self._left, self._given_up, self._turn_before = None, 0, False, 0
 
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Data):
@@ -135,8 +120,6 @@ class Gaps(Layer):
                 return data
         return None
 
-    # --- the hold -----------------------------------------------------------------------------------------------------
-
     def _arm(self) -> None:
         if not self._queue:
             self.host.cancel_timer(_TIMER)
@@ -156,11 +139,8 @@ class Gaps(Layer):
             # What is missing does not come. The ring finds the omission itself, as it would without us.
             self.inner.ordered(min((data for _, data in self._queue.values()), key=lambda data: data.visit))
 
-    # --- asking and answering -----------------------------------------------------------------------------------------
-
     def asks(self) -> tuple[Asked, ...]:
-        """In our turn: what we miss, and what others miss who had their turn since our last one: so requests come with the
-        token, and whoever has it has heard them all."""
+        """In our turn: what we miss, and what members miss that spoke since our last turn: requests come with the token."""
         if not self._retransmissions:
             return ()
         visit = self.inner.visit
@@ -198,13 +178,12 @@ class Gaps(Layer):
         return [ask for ask in found if ask[0] != self.me]
 
     def _is_lost(self, ask: Ask) -> bool:
-        """Whether something that is missing can only be lost: its sender's later heartbeat is here (P2), or it has been missing
-        for longer than any packet takes."""
+        """Whether a missing packet can only be lost: its sender's later heartbeat is here (P2), or d_max has passed."""
         key = ask[:2]
         now = self.host.now
         self._noticed = {known: since for known, since in self._noticed.items() if since > now - SECOND}
         since = self._noticed.setdefault(key, now)
-        return now - since >= self.inner.interface.hold_back or (ask[2] != -1 and self.inner.keeps_order(ask[0]))
+        return now - since >= self.inner.interface.hold_back or (ask[2] != -1 and ask[0] not in self.inner.disordered)
 
     def _give_up(self) -> None:
         if not self._given_up:
@@ -233,11 +212,7 @@ class Gaps(Layer):
                     self._wanted.setdefault((sender, seq), {})[asker] = None
 
     def _sent_or_kept(self, sender: ProcessId) -> dict[int, Data]:
-        kept = dict(self._kept.get(sender, {}))
-        for (other, seq), (_, data) in self._queue.items():
-            if other == sender:
-                kept[seq] = data
-        return kept
+        return self._kept.get(sender, {}) | {seq: data for (other, seq), (_, data) in self._queue.items() if other == sender}
 
     def bring_back(self) -> None:
         """What we have sent and not heard ourselves, though our heartbeat has come back: only our own copy is lost."""
@@ -259,11 +234,8 @@ class Gaps(Layer):
         """In our turn: what others have asked for, and who, in the order of the ring. It is theirs to be sent now."""
         if not self._wanted:
             return []
-        found = []
-        for (sender, seq), targets in self._wanted.items():
-            data = self._sent_or_kept(sender).get(seq)
-            if data is not None:
-                found.append((tuple(targets), data))
+        asked = ((tuple(targets), self._sent_or_kept(sender).get(seq)) for (sender, seq), targets in self._wanted.items())
+        found = [(targets, data) for targets, data in asked if data is not None]
         self._wanted.clear()
         return sorted(found, key=lambda item: (item[1].visit, item[1].seq))
 
@@ -278,12 +250,10 @@ class Gaps(Layer):
 
     def forget(self, before: int) -> None:
         """Nobody will ask for packets of turns before this one any more."""
-        for sender in list(self._kept):
-            kept = {seq: data for seq, data in self._kept[sender].items() if data.visit >= before}
-            if kept:
-                self._kept[sender] = kept
-            else:
-                del self._kept[sender]
+        recent = (
+            (sender, {seq: data for seq, data in kept.items() if data.visit >= before}) for sender, kept in self._kept.items()
+        )
+        self._kept = {sender: kept for sender, kept in recent if kept}
 
     def waits(self, sender: ProcessId, seq: int) -> bool:
         """Whether a packet waits here."""

@@ -1,29 +1,28 @@
 """What a member does when the token does not come (4.3): it asks around, and eliminates its silent predecessors.
 
-Theory of operation
--------------------
 **Asking.** A member whose patience is over asks all others (``Where``). Each answers in short (``Here``): which turn it heard
 last, whether that turn ended, and how far it has heard the members that the asker misses. If an answer shows more than the asker
-knows, the asker wants the whole of it from that member, with the heartbeat and the change. So of n answers one at most is long,
-and the time that all of them take on a shared medium is known: :meth:`~.interface.Interface.probe` and
-:meth:`~.interface.Interface.tale`, which P has room for.
+knows, it asks that member for the whole, with the heartbeat and the change. So at most one of n answers is long, and the time
+that all take on a shared medium is known and part of P: :meth:`~.interface.Interface.probe`, :meth:`~.interface.Interface.tale`.
 
-**One asks at a time.** Members hear the question too. Those whose turns come after that of the asker give it the time to ask and
-to have its turn before they ask themselves. Otherwise sixteen members would ask one after the other, and their fifteen answers
-each would fill the medium just when the asker begins its turn: its heartbeat is late, which is as good as lost.
+**One asks at a time.** Members hear the question too. Those whose turns come after the asker's let it ask and have its turn
+before they ask themselves. Otherwise sixteen members would ask one after the other, and their fifteen answers each would fill the
+medium just when the asker begins its turn: its heartbeat is late, which is as good as lost.
 
-**When an answer goes out at once.** As long as the ring stands still the medium is free, and an answer goes at once. A member
-that is deaf asks while the ring turns. Then the medium belongs to the member whose turn it is, and answers go out in the turns of
-those who answer (:meth:`Inquiry.pay`).
+**When an answer goes out at once.** While the ring stands still the medium is free, and an answer goes at once. A deaf member
+asks while the ring turns. Then the medium belongs to the member whose turn it is, and each answers in its turn
+(:meth:`Inquiry.pay`).
 
-**Deciding.** When nobody knows of a later turn, and no member is alive whose turn it is, the asker's immediate silent
-predecessors are dead (Fig. 5), and its turn begins with a change that eliminates them.
+**Deciding.** When no member knows of a later turn, and none is alive whose turn it is, the asker's immediate silent predecessors
+are dead (Fig. 5), and its turn begins with a change that eliminates them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ...core.model import ProcessId
 from .packets import Change, Here, Where
@@ -33,26 +32,22 @@ if TYPE_CHECKING:
     from .turn import Turn
 
 PROBE: Final = "probe"
-OWED: Final = 2
-"""Answers that a turn has time for; further askers ask again."""
+TOKEN: Final = "token"
+OWED: Final = 2  # Answers that a turn has time for; further askers ask again
 
 
 class Inquiry:
     """One member's questions about the token, and its answers to those of others."""
 
     def __init__(self, ring: Ring) -> None:
-        self._ring = ring
-        self._host = ring.host
-        self.is_open = False
-        """Whether we have asked and wait for answers."""
+        self._ring, self._host = ring, ring.host
+        self.is_open = False  # Whether we have asked and wait for answers
         self.answers: dict[ProcessId, Here] = {}
         self._answered_at: dict[ProcessId, int] = {}
-        self._wanted: ProcessId = ""
-        """The member that is to tell us all it knows."""
+        self._wanted: ProcessId = ""  # The member that is to tell us all it knows
         self._asked_twice = False
         self._owed: dict[ProcessId, Where] = {}
-        self._gave_way: tuple[ProcessId, int] = ("", 0)
-        """The last member that we let ask first, and the turn that we had heard last then."""
+        self._gave_way: tuple[ProcessId, int] = ("", 0)  # The last member that we let ask first, and our ``heard_visit`` then
 
     def reset(self) -> None:
         self.close()
@@ -64,8 +59,6 @@ class Inquiry:
         if self.is_open:
             self.is_open = False
             self._host.cancel_timer(PROBE)
-
-    # --- asking -------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Our patience is over."""
@@ -89,9 +82,9 @@ class Inquiry:
             self._host.send(to, packet)
 
     def _named(self) -> tuple[ProcessId, ...]:
-        """The silent members that we ask about. A member that was stopped, or is deaf, misses all others, and names a few: its
-        question and the answers would take longer than P has time for. The last of them is the one whose turn may not have
-        come to an end; those between have said nothing since their last turn."""
+        """The silent members that we ask about. A member that was stopped or is deaf misses all others; it names a few, or
+        question and answers would take longer than P allows. The last is the one whose turn may not have ended; those between
+        said nothing since their last turn."""
         silent, most = self.silent(self._ring.path()), self._ring.interface.silent
         return tuple(silent) if len(silent) <= most else (*silent[: most - 1], silent[-1])
 
@@ -113,7 +106,7 @@ class Inquiry:
             if not self._wanted and self._knows_more(source, here):
                 self._wanted = source
                 self._send((source,), whole=True)
-                ring.set_due(PROBE, max(ring.due(PROBE), self._host.now + ring.interface.tale(ring.ring)))
+                ring.set_due(PROBE, max(ring.due[PROBE], self._host.now + ring.interface.tale(ring.ring)))
             return
         if here.change is not None and ring.parameters.retransmissions:
             ring.glimpse(here.change)
@@ -123,8 +116,7 @@ class Inquiry:
             self._adopt(source, here)
 
     def _counts(self, source: ProcessId, here: Here) -> bool:
-        """Without retransmission, what others have heard and we have not cannot be had: it only counts how many have more
-        (:meth:`_stands_alone`)."""
+        """Without retransmission what only others have heard cannot be had: only their number counts (:meth:`_stands_alone`)."""
         return bool(self._ring.parameters.retransmissions) or source == here.holder
 
     def _knows_more(self, source: ProcessId, here: Here) -> bool:
@@ -143,8 +135,6 @@ class Inquiry:
         if here.beat is not None and here.beat.visit == here.visit and here.holder in ring.ring:
             ring.note_beat(here.holder, here.beat)
 
-    # --- answering ----------------------------------------------------------------------------------------------------
-
     def asked(self, source: ProcessId, where: Where) -> None:
         ring = self._ring
         if where.ring != ring.name or not ring.name or ring.order is None or ring.entrance.is_outside:
@@ -161,21 +151,12 @@ class Inquiry:
 
     def _answer(self, source: ProcessId, where: Where) -> None:
         ring = self._ring
-        beat = ring.last_beat(ring.heard_holder)
-        here = Here(
-            ring.group,
-            ring.name,
-            where.visit,
-            ring.heard_visit,
-            ring.heard_holder,
-            self._host.now - ring.heard_at,
-            ring.highest_of(where.silent),
-            ring.number,
-            ring.heard_end,
-            beat if where.whole and ring.heard_end else None,
-            ring.change if where.whole else None,
-        )
-        self._host.send((source,), here)
+        heard = (where.visit, ring.heard_visit, ring.heard_holder, self._host.now - ring.heard_at, ring.highest_of(where.silent))
+        beat = ring.beats[ring.heard_holder] if where.whole and ring.heard_end else None
+        if beat is not None:  # without what else it told of
+            beat = msgspec.structs.replace(beat, asks=(), change=None, voting=(), mentioned=())
+        whole = (beat, ring.change if where.whole else None)
+        self._host.send((source,), Here(ring.group, ring.name, *heard, ring.number, ring.heard_end, *whole))
 
     def _stands_still(self, source: ProcessId, where: Where) -> bool:
         """Whether no member speaks as far as we hear: then the medium is free for an answer."""
@@ -197,19 +178,17 @@ class Inquiry:
         between = path[path.index(source) :] if source in path else [source, *path]
         holds = [ring.holds.get(process, int(ring.parameters.hold)) for process in between]
         asking = ring.interface.probe(ring.ring) + ring.interface.tale(ring.ring)
-        ring.wait_for_token(self._host.now + asking + ring.interface.patience(holds))
+        ring.set_due(TOKEN, self._host.now + asking + ring.interface.patience(holds))
 
     def pay(self, turn: Turn) -> None:
-        """In our turn: answers members that asked while the ring turned, if there is time left. A member that hears nothing has
-        no use for an answer, and nothing promised waits for it."""
+        """In our turn: answers members that asked while the ring turned, if time is left. Nothing promised waits for an
+        answer."""
         owed, self._owed = self._owed, {}
         size = turn.sizes.tale
         for source, where in owed.items():
             if self._ring.interface.cost(size) <= turn.left:
                 self._answer(source, where)
                 turn.charge(size)
-
-    # --- deciding -----------------------------------------------------------------------------------------------------
 
     def decide(self) -> None:
         """Whoever could answer has done so."""
@@ -223,44 +202,32 @@ class Inquiry:
             return
         path = ring.path()
         silent = self.silent(path)
+        waited, is_deaf = self._host.now - ring.heard_at, len(ring.ring) > 2 and not self.answers
         if any(process in self.answers for process in silent):
             # A member that is alive has its turn before us, and finds out itself.
             wait = ring.interface.patience([ring.holds.get(process, 0) for process in path])
-            ring.wait_for_token(self._host.now + wait)
-            return
-        waited = self._host.now - ring.heard_at
-        if len(ring.ring) > 2 and not self.answers:
-            if not self._asked_twice:
-                self._asked_twice = True
-                self.ask()
-                return
+            ring.set_due(TOKEN, self._host.now + wait)
+        elif is_deaf and not self._asked_twice:
+            self._asked_twice = True
+            self.ask()
+        elif is_deaf:
             ring.halt("deaf", f"{ring.me} asks where the token is, and nobody answers", waited=waited)
-            return
-        if not ring.parameters.retransmissions and self._stands_alone(silent):
+        elif not ring.parameters.retransmissions and self._stands_alone(silent):
             ring.omission([], f"{ring.me} has heard something else than most others of {', '.join(silent)}")
-            return
-        if not silent:
+        elif not silent:
             ring.take_lost_token()
-            return
-        if not self._may_go_on(silent):
+        elif not self._may_go_on(silent):
             base = list(ring.base)
             ring.halt("minority", f"{ring.me} hears only the smaller part of {ring.group}", silent=silent, base=base)
-            return
-        self._eliminate(silent, waited)
+        else:
+            self._eliminate(silent, waited)
 
     def _eliminate(self, silent: Sequence[ProcessId], waited: int) -> None:
         ring = self._ring
         last = tuple((process, self._last_of(process)) for process in silent)
         gone = tuple((process, number) for process, number in ring.out.items() if process not in ring.ring)
-        self._host.record(
-            "suspect",
-            ring.group,
-            processes=list(silent),
-            last=dict(last),
-            after=ring.heard_visit,
-            waited=waited,
-            answers=list(self.answers),
-        )
+        found = {"processes": list(silent), "last": dict(last), "after": ring.heard_visit, "waited": waited}
+        self._host.record("suspect", ring.group, **found, answers=list(self.answers))
         visit = ring.heard_visit + len(ring.path())
         staying = tuple(process for process in ring.ring if process not in silent)
         holds = tuple(ring.holds[process] for process in staying)
@@ -268,8 +235,8 @@ class Inquiry:
         ring.take_turn("timeout", visit, False, change)
 
     def silent(self, path: Sequence[ProcessId]) -> list[ProcessId]:
-        """The transitive closure of immediate predecessors of which no heartbeat was heard (4.3): all members between us and the
-        last member that was heard, and that one too if its turn did not come to an end."""
+        """The closure of immediate predecessors without a heartbeat (4.3): the members between us and the last one heard, and
+        that one too if its turn did not end."""
         ring = self._ring
         has_ended = ring.heard_holder == ring.me or ring.heard_end
         return [process for process in reversed(path[has_ended:]) if process in ring.ring]
@@ -305,8 +272,8 @@ class Inquiry:
         return known
 
     def _may_go_on(self, silent: Sequence[ProcessId]) -> bool:
-        """Whether this part of the group is the one that goes on. Those count that were heard since our last turn, or answer now;
-        of exactly half, the part with the first member of the ring."""
+        """Whether this part of the group goes on. Members count that were heard since our last turn, or answer now; of exactly
+        half, the part with the first member of the ring."""
         ring = self._ring
         if ring.parameters.partitions == "any":
             return True

@@ -21,19 +21,13 @@ from ...core.names import place_of
 from .parameters import PATH, Parameters
 from .sizes import JOINERS, SILENT, Sizes, envelope_of, largest
 
-REQUEST: Final = 96
-"""Bytes of a request to join, at most, with names of up to 45 bytes."""
-KNOCK: Final = 96
-"""Bytes of a knock of a joiner, or of an answer about the time, at most, with a group's name of up to 40 bytes."""
+REQUEST: Final = 96  # Bytes of a request to join, at most, with names of up to 45 bytes
+KNOCK: Final = 96  # Bytes of a knock of a joiner, or of an answer about the time, at most, with a group's name of up to 40 bytes
 STRAYS: Final = 2
-"""Packets that may be in the way of a turn on a shared medium: knocks of processes that cannot know whose turn it is, and answers
-of the member whose clock is read. Each hop of the token has time for them."""
-ENVELOPE: Final = 64
-"""Bytes that a packet with messages has besides them, where names are short."""
-SMALL: Final = 64
-"""Bytes of a message that every turn has time for."""
-LARGEST: Final = 1500
-"""Bytes of a packet, for what depends on one packet only."""
+"""Packets outside turns that each hop has time for: knocks, whose senders cannot know the turn, and answers about the time."""
+ENVELOPE: Final = 64  # Bytes that a packet with messages has besides them, where names are short
+SMALL: Final = 64  # Bytes of a message that every turn has time for
+LARGEST: Final = 1500  # Bytes of a packet, for what depends on one packet only
 
 
 class Interface:
@@ -43,15 +37,12 @@ class Interface:
         self._parameters = parameters
         self._group = group
         self._paths = {tuple(path.split(PATH, 1)): int(delay) for path, delay in parameters.paths.items()}
-        self.delay_max = max((int(parameters.delay_max), *self._paths.values()))
-        """The largest delay of all paths."""
+        self.delay_max = max((int(parameters.delay_max), *self._paths.values()))  # The largest delay of all paths
         self.slack = int(parameters.slack)
         self.slot = int(parameters.join_slot) or 2 * self.delay_max + JOINERS * self.cost(REQUEST) + self.slack
         """T_v: joiners hear the token, and their requests are heard, one after the other where they share a medium."""
-        self.silent = max(SILENT, parameters.crashes + 1)
-        """Members that a question about the token names at most: as many as may have died, and the last one that was heard."""
-        self.stray = STRAYS * self.cost(KNOCK)
-        """How long a packet may wait for the medium because of packets that are in no turn."""
+        self.silent = max(SILENT, parameters.crashes + 1)  # Most members in a question: the dead, and the last one heard
+        self.stray = STRAYS * self.cost(KNOCK)  # How long a packet may wait for the medium because of packets that are in no turn
 
     def delay(self, source: ProcessId, target: ProcessId) -> int:
         """The largest delay from one process to another; incarnations of a process have the same."""
@@ -73,8 +64,7 @@ class Interface:
         return self._parameters.hold_of(process)
 
     def least_hold(self, ring: Sequence[ProcessId]) -> int:
-        """The shortest T with which a member of this ring can do its part: a change, an acknowledgement, heartbeats, and a small
-        message."""
+        """The shortest T that suffices on this ring: for a change, an acknowledgement, heartbeats and a small message."""
         sizes = self.sizes(ring)
         beats = self._parameters.heartbeats * self.cost(sizes.beat)
         return self.cost(sizes.change) + self.cost(sizes.acknowledgement) + beats + 2 * self.cost(SMALL)
@@ -101,17 +91,17 @@ class Interface:
         return max(0, envelope_of(self._group, ring) - ENVELOPE)
 
     def probe(self, ring: Sequence[ProcessId]) -> int:
-        """How long to wait for answers to the question where the token is: everybody answers, one after the other where they
-        share a medium, each answer as often as a heartbeat is sent."""
-        sizes = self.sizes(ring)
-        packets = self.cost(sizes.where) + (len(ring) - 1) * self.cost(sizes.here)
-        return 2 * self.delay_max + self.slack + self.stray + self._parameters.heartbeats * packets
+        """How long to wait for answers to ``Where``: all answer, one after the other on a shared medium, each as often as a
+        heartbeat is sent."""
+        return self._answered_within(ring, (len(ring) - 1) * self.cost(self.sizes(ring).here))
 
     def tale(self, ring: Sequence[ProcessId]) -> int:
         """How long to wait for one whole answer, of a member that knows more than we do."""
-        sizes = self.sizes(ring)
-        packets = self.cost(sizes.where) + self.cost(sizes.tale)
-        return 2 * self.delay_max + self.slack + self.stray + self._parameters.heartbeats * packets
+        return self._answered_within(ring, self.cost(self.sizes(ring).tale))
+
+    def _answered_within(self, ring: Sequence[ProcessId], answers: int) -> int:
+        packets = self._parameters.heartbeats * (self.cost(self.sizes(ring).where) + answers)
+        return self.delay_max + self.hold_back + packets
 
     def timeout(self, ring: Sequence[ProcessId]) -> int:
         """What a dead member takes at most besides its turn and its hop, until its successor goes on without it: the successor
@@ -132,6 +122,6 @@ class Interface:
 
     def patience(self, holds: Sequence[int]) -> int:
         """How long to wait for the token after something was heard: ``holds`` are the T of those who have their turn before us,
-        from the one that was heard to our predecessor. The token takes no longer, so nobody asks around while all is well; and
-        of those who wait for the turn of a dead member the nearest is the first to do so."""
+        from the one that was heard to our predecessor. The token takes no longer, so nobody asks around while all is well; and of
+        those who wait for the turn of a dead member the nearest is the first to do so."""
         return sum(holds) + len(holds) * (self.delay_max + self.slack + self.stray)

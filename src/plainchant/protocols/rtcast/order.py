@@ -1,23 +1,21 @@
 """The order of the ring as one member has it: which packet is next (4.2), and what a packet that is not says.
 
-Theory of operation
--------------------
 The order is turn after turn around the ring, and within a turn by number. After a packet that is not the last of its turn its
 sender's next number is due; after the last one that of the ring's next member, whose turn bears the next visit. Every member says
 something in every turn, so nothing can be missing unnoticed.
 
 A change that eliminates members explains why their turns are missing. It says how far each of them had come (``out``) and which
-turn was the last that anybody spoke in (``after``). Who stands exactly there has missed nothing and goes on (the "false
-omission" of 4.2); who stands before misses something; who has more than the change knows of must stop, for the others will never
-have it.
+turn was the last that anybody spoke in (``after``). Who stands exactly there has missed nothing and goes on (the "false omission"
+of 4.2); who stands before misses something; who has more than the change knows of must stop, for the others will never have it.
 
 Nothing here sends, waits or knows of time: :class:`Order` is asked and told.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ...core.model import ProcessId
 from .packets import Ask, Change, Data
@@ -32,50 +30,42 @@ class Place(enum.Enum):
     CONTRADICTS = "contradicts"
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Order:
     """The ordered part of a member's knowledge: the ring at this place of the order, the sequence vector M, whose turn it is."""
 
-    def __init__(
-        self,
-        members: Sequence[ProcessId],
-        numbers: int,
-        *,
-        visit: int,
-        holder: ProcessId,
-        complete: bool,
-        seqs: Mapping[ProcessId, int],
-        rank: int = 0,
-    ) -> None:
-        self.members = tuple(members)
-        self.seqs = dict(seqs)
-        """M: the last number of each member that is in order."""
-        self.visit = visit
-        self.holder = holder
-        self.complete = complete
-        self.rank = rank
-        """How many packets there were in the order so far."""
-        self._numbers = numbers
-        self._following = self._after(holder)
+    members: tuple[ProcessId, ...]
+    numbers: int
+    _: dataclasses.KW_ONLY
+    visit: int
+    holder: ProcessId
+    complete: bool
+    seqs: dict[ProcessId, int]  # M: the last number of each member that is in order
+    rank: int = 0  # How many packets there were in the order so far
+    _following: ProcessId = ""
+
+    def __post_init__(self) -> None:
+        self.seqs = dict(self.seqs)
+        self._following = self._after(self.holder)
 
     def _after(self, process: ProcessId) -> ProcessId:
         place = self.members.index(process)
         return self.members[(place + 1) % len(self.members)]
 
     def following(self, seq: int) -> int:
-        return (seq + 1) % self._numbers
+        return (seq + 1) % self.numbers
 
     def ahead(self, one: int, other: int) -> int:
         """How far a number is ahead of another; negative: behind. Numbers that roll over compare over half their range."""
-        distance = (one - other) % self._numbers
-        return distance if distance <= self._numbers // 2 else distance - self._numbers
+        distance = (one - other) % self.numbers
+        return distance if distance <= self.numbers // 2 else distance - self.numbers
 
     def place(self, data: Data) -> Place:
-        """Where a packet stands. A change that would be next, on a ring with a member that is gone here, is of a member that has
-        not heard of the change which removed it: two members eliminated others at the same time."""
-        place = self._place(data)
-        change = data.word
-        if place is Place.NEXT and isinstance(change, Change):
-            return place if {*self.members, *change.joined}.issuperset(change.ring) else Place.CONTRADICTS
+        """Where a packet stands. A change that would be next, on a ring with a member that is gone here, comes from a member that
+        has not heard of its removal: two members eliminated others at the same time."""
+        place, change = self._place(data), data.word
+        if place is Place.NEXT and isinstance(change, Change) and not {*self.members, *change.joined}.issuperset(change.ring):
+            return Place.CONTRADICTS
         return place
 
     def _place(self, data: Data) -> Place:
@@ -108,27 +98,23 @@ class Order:
     def step(self, data: Data) -> None:
         """Goes on by a packet that is next."""
         self.seqs[data.sender] = data.seq
-        self.visit = data.visit
-        self.holder = data.sender
-        self.complete = data.last
+        self.visit, self.holder, self.complete = data.visit, data.sender, data.last
         self.rank += 1
         self._following = self._after(data.sender)
         if isinstance(data.word, Change):
             self._change(data.word)
 
     def _change(self, change: Change) -> None:
-        following = self._following
-        before = self.members
-        self.members = change.ring
+        following, before, self.members = self._following, self.members, change.ring
         for process in change.joined:
-            self.seqs[process] = self._numbers - 1
+            self.seqs[process] = self.numbers - 1
         for process in [process for process in self.seqs if process not in change.ring]:
             del self.seqs[process]
         if self.holder in change.ring:
             self._following = self._after(self.holder)
         else:
             place = before.index(self.holder)
-            order = [*before[place + 1 :], *before[:place]]
+            order = (*before[place + 1 :], *before[:place])
             self._following = next((process for process in order if process in change.ring), following)
 
     def missing(
@@ -154,13 +140,7 @@ class Order:
         return asks
 
     def _ask(
-        self,
-        process: ProcessId,
-        visit: int,
-        heard: int,
-        have: set[int],
-        ends: Mapping[int, int],
-        out: Mapping[ProcessId, int],
+        self, process: ProcessId, visit: int, heard: int, have: set[int], ends: Mapping[int, int], out: Mapping[ProcessId, int]
     ) -> Ask | None:
         first = self.following(self.seqs[process])
         while first in have:
@@ -175,7 +155,7 @@ class Order:
             later = [seq for seq in have if self.ahead(seq, first) > 0]
             if not later:
                 return None
-            last = (max(later, key=lambda seq: self.ahead(seq, first)) - 1) % self._numbers
+            last = (max(later, key=lambda seq: self.ahead(seq, first)) - 1) % self.numbers
         while last in have and self.ahead(last, first) >= 0:
-            last = (last - 1) % self._numbers
+            last = (last - 1) % self.numbers
         return (process, first, last) if self.ahead(last, first) >= 0 else None

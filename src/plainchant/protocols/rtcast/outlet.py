@@ -1,10 +1,10 @@
 """Between the order and the application: what is in order is delivered at once, but for two things that wait.
 
 **A view waits until everybody in it has spoken in it.** The paper delivers a change like a message, at once. But then a member
-that dies in the middle of announcing a change leaves one survivor with a view that the others never install, though that
-survivor stops as soon as it hears theirs. So a view, and what comes after it in the order, waits until every member of the ring
-has been heard to know of the change, which takes one rotation at the most: within the bound of every message's delivery, and
-only when views change.
+that dies in the middle of announcing a change leaves one survivor with a view that the others never install, though that survivor
+stops as soon as it hears theirs. So a view, and what comes after it in the order, waits until every member of the ring has been
+heard to know of the change, which takes one rotation at the most: within the bound of every message's delivery, and only when
+views change.
 
 **Safe delivery** (as Totem does it, to compare with): a message waits until every member's heartbeat has said that it has it.
 """
@@ -12,14 +12,9 @@ only when views change.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable
 
-from ...core.model import ProcessId
 from .packets import Change, Data
-
-Ordered: TypeAlias = tuple[int, Data]
-"""A packet and its rank."""
 
 
 class Outlet:
@@ -32,12 +27,9 @@ class Outlet:
         out: Callable[[int, Data], None],
         got: Callable[[], int] | None = None,
     ) -> None:
-        self._confirmed = confirmed
-        self._reached = reached
-        self._out = out
-        self._got = got
-        """Safe delivery: up to which rank every member has everything."""
-        self._queue: deque[Ordered] = deque()
+        self._confirmed, self._reached, self._out = confirmed, reached, out
+        self._got = got  # Safe delivery: up to which rank every member has everything
+        self._queue: deque[tuple[int, Data]] = deque()  # Packets and their ranks
         self._told = False
 
     def __len__(self) -> int:
@@ -62,8 +54,3 @@ class Outlet:
                 self._told = False
             queue.popleft()
             self._out(rank, data)
-
-
-def least(got: Mapping[ProcessId, int]) -> int:
-    """How far all of them have the order."""
-    return min(got.values(), default=0)

@@ -2,8 +2,8 @@
 
 Every turn on the ring has a number, its *visit*: one more than that of the turn before. ``seq`` is the sender's own number of a
 data packet, from 0 to ``numbers`` - 1 and then again (footnote 1). ``ring`` names the ring by who founded it, so that what is
-left of one that was given up is told apart; ``number`` is that of the ring's last change that the sender knew. ``at`` is when
-the packet leaves, on the sender's clock, plus what that clock may be off: 0 if it does not know.
+left of one that was given up is told apart; ``number`` is that of the ring's last change that the sender knew. ``at`` is when the
+packet leaves, on the sender's clock, plus what that clock may be off: 0 if it does not know.
 
 Only :class:`Data` is ordered and atomic. All others are unreliable messages (6.2): a lost one is repeated, or nobody misses it.
 """
@@ -16,17 +16,21 @@ from msgspec import Struct
 
 from ...core.model import Batch, GroupId, Number, Packet, ProcessId
 
-Numbers: TypeAlias = tuple[tuple[ProcessId, Number], ...]
-"""A sequence number for each of some processes."""
+Numbers: TypeAlias = tuple[tuple[ProcessId, Number], ...]  # A sequence number for each of some processes
 
 
-# --- words: what ordered packets say to the protocol itself ------------------------------------------------------------------
+class _Word(Struct, frozen=True, array_like=True, gc=False):
+    """What ordered packets say to the protocol itself."""
 
 
-class Change(Struct, frozen=True, array_like=True, gc=False, tag=1):
-    """The ring is this one from here on. ``out`` are those that are eliminated, with the last number that each of them sent, and
-    ``after`` is the visit that was the last to be heard of before this one; with an empty ``out`` nothing lies between.
-    ``formed``: the group begins, or has begun."""
+class _OfRing(Packet, frozen=True, array_like=True, gc=False):
+    group: GroupId
+    ring: ProcessId
+
+
+class Change(_Word, frozen=True, tag=1):
+    """The ring from here on. ``out``: eliminated members, each with its last number; ``after``: the last visit heard of before
+    this one; with an empty ``out`` nothing lies between. ``formed``: the group begins, or has begun."""
 
     number: Number
     ring: tuple[ProcessId, ...]
@@ -37,13 +41,11 @@ class Change(Struct, frozen=True, array_like=True, gc=False, tag=1):
     after: Number = 0
     joined: tuple[ProcessId, ...] = ()
     left: ProcessId = ""
-    left_at: Number = 0
-    """The number of the packet by which ``left`` left."""
-    by: ProcessId = ""
-    """Who makes it: after a failure two members may make changes of the same number."""
+    left_at: Number = 0  # The number of the packet by which ``left`` left
+    by: ProcessId = ""  # Who makes it: after a failure two members may make changes of the same number
 
 
-class Query(Struct, frozen=True, array_like=True, gc=False, tag=2):
+class Query(_Word, frozen=True, tag=2):
     """Can everybody still keep its guarantees if P becomes this? (4.4)"""
 
     attempt: Number
@@ -51,13 +53,13 @@ class Query(Struct, frozen=True, array_like=True, gc=False, tag=2):
     joiners: tuple[ProcessId, ...]
 
 
-class Decided(Struct, frozen=True, array_like=True, gc=False, tag=3):
+class Decided(_Word, frozen=True, tag=3):
     """The query of the sender is over, and P stays what it is."""
 
     attempt: Number
 
 
-class Reclaim(Struct, frozen=True, array_like=True, gc=False, tag=4):
+class Reclaim(_Word, frozen=True, tag=4):
     """P is this from here on: what members that have gone had of it is given back (4.5)."""
 
     rotation: Number
@@ -66,14 +68,9 @@ class Reclaim(Struct, frozen=True, array_like=True, gc=False, tag=4):
 Word: TypeAlias = Change | Query | Decided | Reclaim
 
 
-# --- ordered -----------------------------------------------------------------------------------------------------------------
-
-
-class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
+class Data(_OfRing, frozen=True, tag=50):
     """One numbered packet of a turn: messages, a word, or neither (a dummy). ``last``: the turn's last one."""
 
-    group: GroupId
-    ring: ProcessId
     number: Number
     visit: Number
     sender: ProcessId
@@ -82,8 +79,7 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
     at: Number
     batch: Batch | None = None
     word: Word | None = None
-    by: ProcessId = ""
-    """Who made the change ``number``."""
+    by: ProcessId = ""  # Who made the change ``number``
 
     @property
     def identity(self) -> tuple[ProcessId, ProcessId, int, int]:
@@ -91,22 +87,15 @@ class Data(Packet, frozen=True, array_like=True, gc=False, tag=50):
         return self.ring, self.sender, self.visit, self.seq
 
 
-# --- the token ---------------------------------------------------------------------------------------------------------------
-
-Ask: TypeAlias = tuple[ProcessId, Number, Number]
-"""A sender, its first number that is missing, and its last one; -1: all that it has sent since."""
-Asked: TypeAlias = tuple[ProcessId, Number, ProcessId, Number, Number]
-"""The same with who asks, and in which of its turns."""
+Ask: TypeAlias = tuple[ProcessId, Number, Number]  # A sender, its first and last missing number; -1: all that it has sent since
+Asked: TypeAlias = tuple[ProcessId, Number, ProcessId, Number, Number]  # The same with who asks, and in which of its turns
 
 
-class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
+class Beat(_OfRing, frozen=True, tag=51):
     """The heartbeat that ends a turn, and the token for ``next``. ``seq`` is the number of the turn's last data packet; ``slot``:
-    before the next turn is time to ask to join; ``asks``: packets that the sender misses, and that
-    others do who had their turn before; ``got``: how far it has the order;
-    ``rotation``: P."""
+    before the next turn is time to ask to join; ``asks``: packets that the sender misses, and that others do who had their turn
+    before; ``got``: how far it has the order; ``rotation``: P."""
 
-    group: GroupId
-    ring: ProcessId
     number: Number
     visit: Number
     seq: Number
@@ -117,36 +106,27 @@ class Beat(Packet, frozen=True, array_like=True, gc=False, tag=51):
     rotation: Number
     asks: tuple[Asked, ...] = ()
     got: Number = 0
-    change: Change | None = None
-    """The ring's last change, until everybody has been heard to know of it: whoever gets the token has to know whose is the
-    next."""
-    by: ProcessId = ""
-    """Who made the change ``number``."""
-    voting: tuple[ProcessId, ...] = ()
-    """Those who have asked to join and on whom a vote is under way: they wait."""
-    mentioned: tuple[ProcessId, ...] = ()
-    """Processes that have knocked at the sender: the last member of the ring has to hear of them."""
+    change: Change | None = None  # The last one, until all are heard to know it: the token's holder has to know whose is the next
+    by: ProcessId = ""  # Who made the change ``number``
+    voting: tuple[ProcessId, ...] = ()  # Those who have asked to join and on whom a vote is under way: they wait
+    mentioned: tuple[ProcessId, ...] = ()  # Processes that knocked at the sender: the ring's last member has to hear of them
 
 
-class Where(Packet, frozen=True, array_like=True, gc=False, tag=52):
+class Where(_OfRing, frozen=True, tag=52):
     """The token has not come: which member has heard of a turn after ``visit``, or of a change after ``number``? ``silent`` are
     the members that the sender would eliminate. With ``whole`` the answer is to have the heartbeat and the change."""
 
-    group: GroupId
-    ring: ProcessId
     visit: Number
     number: Number
     silent: tuple[ProcessId, ...] = ()
     whole: bool = False
 
 
-class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
+class Here(_OfRing, frozen=True, tag=53):
     """Answers :class:`Where`: the last turn heard of, which member had it, how long ago (ns) and whether its heartbeat was heard;
     the highest number heard of each of the silent members; the number of the ring's last change. The whole answer has the
     heartbeat and the change themselves: every member answers, so an answer is short unless the asker wants more of it."""
 
-    group: GroupId
-    ring: ProcessId
     asked: Number
     visit: Number
     holder: ProcessId
@@ -158,51 +138,37 @@ class Here(Packet, frozen=True, array_like=True, gc=False, tag=53):
     change: Change | None = None
 
 
-# --- joining -----------------------------------------------------------------------------------------------------------------
+class Knock(_OfRing, frozen=True, tag=54):
+    """The sender wants to be in the group. ``ring`` is its ring meanwhile (those that form a group begin alone); empty: it is in
+    none. A member that hears it mentions the sender in its next heartbeat, so that the last member of the ring opens the slot. A
+    knock comes in no turn, so the one of a joiner has no name in it: its size has a limit, however long names are."""
 
 
-class Knock(Packet, frozen=True, array_like=True, gc=False, tag=54):
-    """The sender wants to be in the group. ``ring`` is its ring meanwhile (those that form a group begin alone); empty:
-    it is in none. A member that hears it mentions the sender in its next heartbeat, so that the last member of the ring opens
-    the slot. A knock comes in no turn, so the one of a joiner has no name in it: its size has a limit, however long names are."""
-
-    group: GroupId
-    ring: ProcessId
-
-
-class Request(Packet, frozen=True, array_like=True, gc=False, tag=55):
+class Request(_OfRing, frozen=True, tag=55):
     """In the join slot: the sender asks for a place on the ring, with this T (T_new of 4.4)."""
 
-    group: GroupId
-    ring: ProcessId
     hold: Number
 
 
-class Refuse(Packet, frozen=True, array_like=True, gc=False, tag=56):
+class Refuse(_OfRing, frozen=True, tag=56):
     """The sender of a request cannot be let in, and why. ``hold`` is a T with which it could be, without a vote; 0: none."""
 
-    group: GroupId
-    ring: ProcessId
     text: str
     hold: Number = 0
 
 
-class Vote(Packet, frozen=True, array_like=True, gc=False, tag=57):
+class Vote(_OfRing, frozen=True, tag=57):
     """An answer to a :class:`Query`."""
 
-    group: GroupId
-    ring: ProcessId
     attempt: Number
     agrees: bool
 
 
-class JoinAck(Packet, frozen=True, array_like=True, gc=False, tag=58):
+class JoinAck(_OfRing, frozen=True, tag=58):
     """What a joiner has to know, as it is right after the change that lets it in; the same from every member. ``seqs`` is the
     sequence vector; ``visit``, ``holder`` and ``complete`` say whose turn it is; ``digest`` is that of the messages that are
     partly there (:class:`Partial`), 0 if there are none."""
 
-    group: GroupId
-    ring: ProcessId
     number: Number
     members: tuple[ProcessId, ...]
     holds: tuple[Number, ...]
@@ -217,11 +183,9 @@ class JoinAck(Packet, frozen=True, array_like=True, gc=False, tag=58):
     digest: Number
 
 
-class Partial(Packet, frozen=True, array_like=True, gc=False, tag=59):
+class Partial(_OfRing, frozen=True, tag=59):
     """From the sponsor, for who joins by change ``number``: a part of what is partly there."""
 
-    group: GroupId
-    ring: ProcessId
     number: Number
     index: Number
     count: Number

@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from ...core.model import MS, SECOND, US, Duration, ProcessId, UsageError, format_duration, parameter
+from ...core.model import MS, SECOND, US, Duration, ProcessId, UsageError, duration, parameter
 from ...core.names import place_of
 
-PATH: Final = ">"
-"""Between the two processes of a path's name."""
+PATH: Final = ">"  # Between the two processes of a path's name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -18,12 +17,7 @@ class Parameters:
     """What can be set. The defaults suit a local network of 10 Mbit/s with delays of up to two milliseconds."""
 
     # the virtual network interface (section 1)
-    delay_max: Duration = parameter(
-        Duration(2 * MS),
-        "d_max: a packet arrives within this time or not at all; what is older is thrown away",
-        unit="duration",
-        minimum=1,
-    )
+    delay_max: Duration = duration(2 * MS, "d_max: a packet arrives within this time or not at all; what is older is thrown away")
     paths: Mapping[str, Duration] = parameter(
         factory=dict,
         about="the largest delay between two processes, where it is another one",
@@ -36,21 +30,19 @@ class Parameters:
     header: int = parameter(64, "bytes that a packet takes besides its messages, for this reckoning", unit="bytes", minimum=0)
 
     # the ring (4.1, 4.2)
-    hold: Duration = parameter(Duration(4 * MS), "T: the longest time that a member keeps the token", unit="duration", minimum=1)
+    hold: Duration = duration(4 * MS, "T: the longest time that a member keeps the token")
     holds: Mapping[str, Duration] = parameter(
         factory=dict, about="members whose T is another one", example='{ p1 = "8ms", p2 = "2ms" }', keys="process"
     )
-    least_hold: Duration = parameter(
-        Duration(0),
+    least_hold: Duration = duration(
+        0,
         "a joiner that cannot have its T takes less if it is offered at least this; 0: as much as the ring's own packets and a "
         "small message need",
-        unit="duration",
         minimum=0,
     )
-    idle_hold: Duration = parameter(
-        Duration(200 * US),
+    idle_hold: Duration = duration(
+        200 * US,
         "a member without messages keeps the token so long before it passes it on, at the most T: something may come",
-        unit="duration",
         minimum=0,
     )
     heartbeats: int = parameter(
@@ -60,9 +52,7 @@ class Parameters:
         maximum=8,
     )
     numbers: int = parameter(65_536, "sequence numbers run from 0 to this and begin again", minimum=64)
-    slack: Duration = parameter(
-        Duration(500 * US), "what timeouts add for the time that processes take to react", unit="duration", minimum=1
-    )
+    slack: Duration = duration(500 * US, "what timeouts add for the time that processes take to react")
     overtaking: bool = parameter(
         True,
         "whether a packet may overtake that of another sender: then one that comes too early waits d_max for those before it; a "
@@ -83,22 +73,15 @@ class Parameters:
     crashes: int = parameter(
         1, "members that may fail within one rotation without anybody's deadline being missed (part of P)", minimum=0
     )
-    join_slot: Duration = parameter(
-        Duration(0), "T_v: time in a rotation for others to ask to join; 0: as long as that takes", unit="duration", minimum=0
-    )
+    join_slot: Duration = duration(0, "T_v: time in a rotation for others to ask to join; 0: as long as that takes", minimum=0)
     collisions: bool = parameter(False, "two requests to join in one slot destroy each other, as on an Ethernet")
     backoff: int = parameter(4, "who was not let in waits up to so many rotations before it asks again", minimum=1, maximum=1000)
-    reclaim_after: Duration = parameter(
-        Duration(2 * SECOND),
+    reclaim_after: Duration = duration(
+        2 * SECOND,
         "P is kept so long after members have gone, for them to come back; then the member of the smallest id gives it back",
-        unit="duration",
-        minimum=1,
     )
-    gather: Duration = parameter(
-        Duration(500 * MS),
-        "how long those who form a group look for each other before they go on without the others",
-        unit="duration",
-        minimum=1,
+    gather: Duration = duration(
+        500 * MS, "how long those who form a group look for each other before they go on without the others"
     )
     partitions: str = parameter(
         "any",
@@ -107,11 +90,8 @@ class Parameters:
         choices=("any", "majority"),
     )
 
-    patience: Duration = parameter(
-        Duration(1 * SECOND),
-        "how long a member's application may leave what it is given unread before the member halts",
-        unit="duration",
-        minimum=1,
+    patience: Duration = duration(
+        1 * SECOND, "how long a member's application may leave what it is given unread before the member halts"
     )
 
     # retransmission (4.6)
@@ -138,20 +118,13 @@ class Parameters:
         "clock layer), none (nobody asks)",
         choices=("assumed", "synchronised", "none"),
     )
-    clock_error: Duration = parameter(
-        Duration(100 * US), "assumed: how far two clocks are apart at the most", unit="duration", minimum=0
-    )
+    clock_error: Duration = duration(100 * US, "assumed: how far two clocks are apart at the most", minimum=0)
     clock_drift: float = parameter(0.0001, "synchronised: how much faster or slower a clock may run", minimum=0, maximum=0.1)
-    clock_precision: Duration = parameter(
-        Duration(2 * MS),
-        "synchronised: a reading whose error may be larger is tried again",
-        unit="duration",
-        minimum=1,
-    )
+    clock_precision: Duration = duration(2 * MS, "synchronised: a reading whose error may be larger is tried again")
     clock_tries: int = parameter(
         8, "synchronised: readings that may fail, one after the other, before the clock counts as lost", minimum=1, maximum=1000
     )
-    clock_every: Duration = parameter(Duration(500 * MS), "synchronised: how often a clock is set", unit="duration", minimum=1)
+    clock_every: Duration = duration(500 * MS, "synchronised: how often a clock is set")
 
     def __post_init__(self) -> None:
         for name, hold in self.holds.items():

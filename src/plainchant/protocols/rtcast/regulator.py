@@ -1,7 +1,5 @@
 """The regulator (Fig. 6): spreads messages over turns, so that what is released within P never takes more than was reckoned.
 
-Theory of operation
--------------------
 Each promised stream has one message under way at a time. The message is cut into pieces, which are released a *spacing* apart (P,
 as it was when the message was planned), the first of them when the message comes. Two pieces of a stream are never released
 closer together than that, not even if a message comes too early: the stream that breaks its word waits, nobody else does.
@@ -20,8 +18,7 @@ from typing import Final
 from ...core.model import Nanoseconds, ProtocolError
 from .analysis import NUMBER
 
-NUMBERS: Final = 1 << (8 * NUMBER)
-"""Numbers of streams; 0 is the number of all messages that belong to none."""
+NUMBERS: Final = 1 << (8 * NUMBER)  # Numbers of streams; 0 is the number of all messages that belong to none
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,8 +30,7 @@ class Chunk:
     start: int
     end: int
     total: int
-    is_whole: bool
-    """Whether it is a message of one packet, which needs no number."""
+    is_whole: bool  # Whether it is a message of one packet, which needs no number
 
     @property
     def size(self) -> int:
@@ -55,23 +51,17 @@ class Plan:
     share: Nanoseconds
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Flow:
     """A promised stream and the message that it has under way."""
 
-    __slots__ = ("_room", "_sent", "name", "number", "payload", "plan", "release")
-
-    def __init__(self, name: str, number: int, max_packet: int) -> None:
-        self.name = name
-        self.number = number
-        self.payload: bytes | None = None
-        """The message under way."""
-        self.plan: Plan | None = None
-        """Its plan."""
-        self.release: Nanoseconds | None = None
-        """When the piece that comes next is released; without a message: before when the next one is not. None: whenever."""
-        self._room = max_packet - NUMBER
-        self._sent = 0
-        """Bytes that have been given away."""
+    name: str
+    number: int
+    _room: int  # Bytes of a piece in a packet
+    payload: bytes | None = None  # The message under way
+    plan: Plan | None = None  # Its plan
+    release: Nanoseconds | None = None  # Release of the next piece, or earliest one of the next message; None: any time
+    _sent: int = 0  # Bytes that have been given away
 
     @property
     def is_under_way(self) -> bool:
@@ -110,21 +100,19 @@ class Regulator:
     """The promised streams of one member."""
 
     def __init__(self, max_packet: int) -> None:
-        self._max_packet = max_packet
+        self._room = max_packet - NUMBER
         self._number = 0
-        self.flows: dict[str, Flow] = {}
-        """By name, in the order in which they were promised."""
+        self.flows: dict[str, Flow] = {}  # By name, in the order in which they were promised
 
     def add(self, name: str) -> Flow:
         """A stream that is promised from now on."""
         taken = {flow.number for flow in self.flows.values()}
         if len(taken) >= NUMBERS - 1:
             raise ProtocolError(f"there are {len(taken)} streams already, and no number is left for {name!r}")
-        while True:
+        self._number = self._number % (NUMBERS - 1) + 1
+        while self._number in taken:
             self._number = self._number % (NUMBERS - 1) + 1
-            if self._number not in taken:
-                break
-        flow = self.flows[name] = Flow(name, self._number, self._max_packet)
+        flow = self.flows[name] = Flow(name, self._number, self._room)
         return flow
 
     def remove(self, name: str) -> None:
@@ -132,10 +120,6 @@ class Regulator:
 
     def next(self, now: Nanoseconds) -> Chunk | None:
         """What is to be sent now, of all that is released; None: nothing is."""
-        first: Flow | None = None
-        for flow in self.flows.values():
-            if flow.payload is None or flow.release is None or flow.release > now:
-                continue
-            if first is None or first.release is None or flow.release < first.release:
-                first = flow
-        return None if first is None else first.chunk()
+        due = ((flow.release, flow) for flow in self.flows.values() if flow.payload is not None and flow.release is not None)
+        first = min((each for each in due if each[0] <= now), key=lambda each: each[0], default=None)
+        return None if first is None else first[1].chunk()

@@ -1,25 +1,23 @@
 """The ring: turns, the token, crashes (sections 4.1 to 4.3), and the engine that the other parts of RTCast belong to.
 
-Theory of operation
--------------------
 **Two kinds of knowledge.** What is *heard* (who spoke last, the newest ring, heartbeats) serves the token: it is used as it
-comes, so that the ring turns whatever somebody misses. What is *in order* (:class:`~.order.Order`) serves the application: a
-change becomes a view at its place in the order. Both come in by :meth:`Ring.hears` and :meth:`Ring.ordered`, which the layer
-below (:class:`~.gaps.Gaps`) calls.
+comes, so that the ring turns even if a member misses something. What is *in order* (:class:`~.order.Order`) serves the
+application: a change becomes a view at its place in the order. Both come in by :meth:`Ring.hears` and :meth:`Ring.ordered`, which
+the layer below (:class:`~.gaps.Gaps`) calls.
 
 **A turn.** The token has come, or we have gone on without it. If the join slot is before us, it passes first. A member without
-messages waits ``idle_hold`` for some. Then everything is sent at once, in this order: a membership change, join
-acknowledgements, packets that are asked for, messages as far as T goes; a dummy if there was nothing; the last one is marked;
-then the heartbeat, several times, since nobody can ask for it.
+messages waits ``idle_hold`` for some. Then everything is sent at once, in this order: a membership change, join acknowledgements,
+packets that are asked for, messages as far as T goes; a dummy if there was nothing; the last one is marked; then the heartbeat,
+several times, since no member can ask for it.
 
-**Timeouts do not cascade.** Whoever hears a turn knows how far away it is on the ring, and waits for as many turns as lie
+**Timeouts do not cascade.** A member that hears a turn knows how far away it is on the ring, and waits for as many turns as lie
 between (:meth:`~.interface.Interface.patience`). So the successor of a dead member is always the first to act. It asks around
-first (``Where``): the token may only be lost, or the dead member may have said something that others have heard. If nobody has
-heard more, it eliminates its silent immediate predecessors, back to the first that was heard (Fig. 5).
+first (``Where``): the token may only be lost, or others may have heard something from the dead member. If none has heard more, it
+eliminates its silent immediate predecessors, back to the first that was heard (Fig. 5).
 
-**Who stops.** One that misses something for good (``omission``), that is eliminated, that does not hear itself (a send
-omission), that hears nobody at all and gets no answer (``deaf``), that knows more of a dead member than the others ever will,
-or, by the majority rule, whose part is the smaller one. It may come back as a new incarnation.
+**Who stops.** A member that misses something for good (``omission``), is eliminated, does not hear itself (a send omission),
+hears no member and gets no answer (``deaf``), knows more of a dead member than the others ever will, or, by the majority rule, is
+in the smaller part. It may come back as a new incarnation.
 """
 
 from __future__ import annotations
@@ -32,32 +30,14 @@ import msgspec
 
 from ...core.engine import Engine, Host
 from ...core.model import MS, Form, GroupId, Join, Packet, Pressure, ProcessId, Propose, ProtocolError, Reason, Timer, View
+from . import packets
 from .advisor import Advisor
 from .entrance import Entrance
-from .inquiry import PROBE, Inquiry
+from .inquiry import PROBE, TOKEN, Inquiry
 from .interface import Interface
 from .order import Order, Place
-from .outlet import Outlet, least
-from .packets import (
-    Ask,
-    Asked,
-    Beat,
-    Change,
-    Data,
-    Decided,
-    Here,
-    JoinAck,
-    Knock,
-    Numbers,
-    Partial,
-    Query,
-    Reclaim,
-    Refuse,
-    Request,
-    Vote,
-    Where,
-    Word,
-)
+from .outlet import Outlet
+from .packets import Ask, Asked, Beat, Change, Data, Decided, JoinAck, Numbers, Query, Reclaim, Word
 from .parameters import Parameters
 from .sizes import ASKS, size_of
 from .sponsor import Sponsor
@@ -66,14 +46,12 @@ from .turn import Turn
 if TYPE_CHECKING:
     from .gaps import Gaps
 
-TOKEN: Final = "token"
 WOKEN: Final = "woken"
 SLOT: Final = "slot"
 IDLE: Final = "idle"
 OWN: Final = "own"
 READING: Final = "reading"
-ASK_NUMBERS: Final = 24
-"""Bytes of a request for lost packets besides its two names."""
+ASK_NUMBERS: Final = 24  # Bytes of a request for lost packets besides its two names
 
 
 class Ring(Engine):
@@ -88,92 +66,76 @@ class Ring(Engine):
         advisor: Advisor | None = None,
         clock_error: Callable[[], int | None] | None = None,
     ) -> None:
-        self.host = host
-        self.group = group
-        self.me = host.me
-        self.parameters = parameters
-        self.interface = interface
+        self.host, self.group, self.me = host, group, host.me
+        self.parameters, self.interface = parameters, interface
         self.advisor = advisor or Advisor()
         self.gaps: Gaps | None = None
         self._clock_error = clock_error or (lambda: int(parameters.clock_error))
-        # what is heard
-        self.name: ProcessId = ""
-        """The ring's founder; empty: we are in none."""
-        self.ring: tuple[ProcessId, ...] = ()
-        self._before: tuple[ProcessId, ...] = ()
-        self.holds: dict[ProcessId, int] = {}
-        self.number = 0
-        self.formed = False
-        self.heard_visit = 0
-        self.heard_holder: ProcessId = ""
-        self.heard_at = 0
-        self.beats: dict[ProcessId, Beat] = {}
-        self.ends: dict[int, int] = {}
-        """The last number of turns whose heartbeat was heard, by visit."""
-        self.out: dict[ProcessId, int] = {}
-        """Eliminated members that are in the order still, and their last numbers."""
-        self._highest: dict[ProcessId, int] = {}
-        self._spoke: dict[ProcessId, tuple[int, ProcessId]] = {}
-        """The newest change that each member has shown to know, and who made it."""
-        self.base: tuple[ProcessId, ...] = ()
-        """The last ring of which a whole rotation was heard: what a majority is counted by."""
-        self.change: Change | None = None
-        self._disordered: dict[ProcessId, None] = {}
-        """Processes whose channel to us does not keep their order; it is said once of each."""
-        # what is in order
+        self._clear("", (), {}, 0, False)
+        self.disordered: set[ProcessId] = set()  # Processes whose channel to us does not keep order; recorded once for each
         self.order: Order | None = None
-        self.rotation = 0
-        """P."""
-        self.outlet = self._new_outlet()
-        self._got: dict[ProcessId, int] = {}
-        self._installed: tuple[ProcessId, ...] = ()
-        """The members of the last view that was installed."""
-        self._acks: list[JoinAck] = []
-        self._snapshot: JoinAck | None = None
-        # our turn
-        self.seq = 0
-        self.said: int | None = None
-        """The number of our last packet with messages in it, until it is in the order."""
-        self.visit = 0
-        """That of our last turn, or of the one that we are in."""
-        self._phase = ""
-        """Where we are in our turn: in the slot, waiting for messages; empty: it is not ours."""
-        self._awaits_order = False
-        """Whether our turn waits for packets of before: something is to be said that needs the whole order."""
-        self._awaits_ack = False
-        """Whether our turn waits for the change that lets a process in, which we have to acknowledge."""
-        self._acknowledged = 0
-        """The last change that we have acknowledged, or have made."""
+        self.rotation = 0  # P
+        self._installed: tuple[ProcessId, ...] = ()  # The members of the last view that was installed
+        self._awaits_order = False  # Our turn waits for earlier packets: what it has to say needs the whole order
+        self._awaits_ack = False  # Our turn waits for the change that lets a process in, which we have to acknowledge
         self._turn_at = 0
-        self._begun_at = 0
-        """When our time began to run: after the slot, and after the turn before ours."""
-        self._not_before = 0
-        """When the turn before ours is over, as far as its heartbeat shows."""
-        self._spoke_at: int | None = None
+        self._begun_at = 0  # When our time began to run: after the slot, and after the turn before ours
+        self._not_before = 0  # When the turn before ours is over, as far as its heartbeat shows
         self._by = ""
         self._ready = False
-        self._deferred: Beat | None = None
-        """A token with which our turn begins when all else that has come is heard."""
-        self._woke_at = -(1 << 62)
-        """When we last heard of a turn that we should have asked for long before: we may have been stopped."""
-        self._aside: Callable[[], None] | None = None
+        self._woke_at = -(1 << 62)  # When a turn was heard that we should have asked for long before: we may have been stopped
+        self.aside: Callable[[], None] | None = None  # Sends another layer's packet that is in no order, in our next turn
         self._leaving = False
-        self._own_heard = 0
-        self._own_visit = 0
-        """Our oldest turn whose heartbeat we have not heard; 0: none."""
-        self._due: dict[str, int] = {}
-        """When timers are due."""
-        self._excused: set[str] = set()
-        """Timers that came late and have been set again."""
-        self._farewell: Data | None = None
-        """The packet by which we leave."""
+        self.due: dict[str, int] = {}  # When timers are due
+        self._excused: set[str] = set()  # Timers that came late and have been set again
+        self.farewell: Data | None = None  # The packet by which we leave
+        self.entrance, self.sponsor, self.inquiry = Entrance(self), Sponsor(self), Inquiry(self)
+        self._handlers: dict[type[Packet], Callable[[ProcessId, Any], None]] = {
+            Beat: self._receive_beat,
+            packets.Where: self.inquiry.asked,
+            packets.Here: self.inquiry.answered,
+            packets.Vote: self.sponsor.voted,
+            packets.Request: self.sponsor.requested,
+            packets.Knock: self.entrance.knocked,
+            packets.JoinAck: self.entrance.acknowledged,
+            packets.Partial: self.entrance.told,
+            packets.Refuse: lambda _, packet: self.entrance.refused(packet),
+        }
+
+    def _clear(
+        self, name: ProcessId, ring: tuple[ProcessId, ...], holds: dict[ProcessId, int], number: int, formed: bool
+    ) -> None:
+        """What belongs to one ring, as it is at its beginning."""
+        # what is heard
+        self.name = name  # The ring's founder; empty: we are in none
+        self.ring = self._before = ring
+        self.base = ring  # The last ring of which a whole rotation was heard: what a majority is counted by
+        self.holds, self.number, self.formed = holds, number, formed
+        self.heard_visit, self.heard_holder, self.heard_at = 0, self.me, self.host.now
+        self.beats: dict[ProcessId, Beat] = {}
+        self.ends: dict[int, int] = {}  # The last number of turns whose heartbeat was heard, by visit
+        self.out: dict[ProcessId, int] = {}  # Eliminated members that are in the order still, and their last numbers
+        self._highest: dict[ProcessId, int] = {}
+        self._spoke: dict[ProcessId, tuple[int, ProcessId]] = {}  # The newest change each member has shown to know, and its maker
+        self.change: Change | None = None
+        # what is in order
+        self.outlet = self._new_outlet()
+        self._got = dict.fromkeys(ring, 0)
+        self._acks: list[JoinAck] = []
+        self._snapshot: JoinAck | None = None
+        self._acknowledged = number  # The last change that we have acknowledged, or have made
         self._stable = 0
-        self.entrance = Entrance(self)
-        self.sponsor = Sponsor(self)
-        self.inquiry = Inquiry(self)
+        # our turn
+        self.seq = self.parameters.numbers - 1
+        self.said: int | None = None  # The number of our last packet with messages in it, until it is in the order
+        self.visit = 0  # That of our last turn, or of the one that we are in
+        self._phase = ""  # Where we are in our turn: in the slot, waiting for messages; empty: it is not ours
+        self._spoke_at: int | None = None
+        self._deferred: Beat | None = None  # A token with which our turn begins when all else that has come is heard
+        self._own_heard = 0
+        self._own_visit = 0  # Our oldest turn whose heartbeat we have not heard; 0: none
 
     # --- the application's side ---------------------------------------------------------------------------------------
-
     def join(self, group: GroupId, how: Form | Join | Propose) -> None:
         if isinstance(how, Propose):
             raise ProtocolError("rtcast cannot propose groups; form them or join them")
@@ -186,12 +148,12 @@ class Ring(Engine):
             self.host.left(group)
             self._stop_timers()
             self.name = ""
-        elif self._phase == IDLE and self.host.now <= self._due[IDLE]:
+        elif self._phase == IDLE and self.host.now <= self.due[IDLE]:
             self._speak_soon()
 
     def ready(self, group: GroupId) -> None:
         self._ready = True
-        if self._phase == IDLE and not (self._awaits_order or self._awaits_ack) and self.host.now <= self._due[IDLE]:
+        if self._phase == IDLE and not (self._awaits_order or self._awaits_ack) and self.host.now <= self.due[IDLE]:
             self._speak_soon()
 
     def waiting(self) -> Reason | None:
@@ -206,48 +168,21 @@ class Ring(Engine):
         return None
 
     def notice(self, event: Any) -> None:
-        """An application that does not read holds no other member up: messages are delivered without acknowledgements. But what
-        is unread grows, at the pace of the others. After ``patience`` this member halts, and the others go on without it."""
+        """An application that does not read holds no other member up, as no delivery is acknowledged. But what is unread grows:
+        after ``patience`` this member halts, and the others go on without it."""
         if isinstance(event, Pressure):
             if event.full:
                 self.set_due(READING, self.host.now + int(self.parameters.patience))
             else:
                 self.host.cancel_timer(READING)
 
-    def _stop_unread(self) -> None:
-        if self.name:
-            patience = int(self.parameters.patience)
-            text = f"the application of {self.me} has not read what it was given for {patience // MS} ms"
-            self.halt("not reading", text, patience_ns=patience)
-
-    def aside(self, send: Callable[[], None]) -> None:
-        """Another layer has a packet to send that is in no order, such as a question about the time: in our next turn."""
-        self._aside = send
-
     # --- packets ------------------------------------------------------------------------------------------------------
-
     def receive(self, source: ProcessId, packet: Packet) -> None:
         if isinstance(packet, Data):
             if self.hears(source, packet):
                 self._take_in(packet)
-        elif isinstance(packet, Beat):
-            self._receive_beat(source, packet)
-        elif isinstance(packet, Where):
-            self.inquiry.asked(source, packet)
-        elif isinstance(packet, Here):
-            self.inquiry.answered(source, packet)
-        elif isinstance(packet, Vote):
-            self.sponsor.voted(source, packet)
-        elif isinstance(packet, Request):
-            self.sponsor.requested(source, packet)
-        elif isinstance(packet, Knock):
-            self.entrance.knocked(source, packet)
-        elif isinstance(packet, JoinAck):
-            self.entrance.acknowledged(source, packet)
-        elif isinstance(packet, Partial):
-            self.entrance.told(source, packet)
-        elif isinstance(packet, Refuse):
-            self.entrance.refused(packet)
+        elif (handle := self._handlers.get(type(packet))) is not None:
+            handle(source, packet)
 
     def expire(self, timer: Timer) -> None:
         if timer == TOKEN:
@@ -261,7 +196,10 @@ class Ring(Engine):
         elif timer == OWN:
             self._check_own()
         elif timer == READING:
-            self._stop_unread()
+            if self.name:
+                patience = int(self.parameters.patience)
+                text = f"the application of {self.me} has not read what it was given for {patience // MS} ms"
+                self.halt("not reading", text, patience_ns=patience)
         else:
             self.entrance.expire(timer)
 
@@ -293,13 +231,9 @@ class Ring(Engine):
         return 0 if error is None else self.host.clock() + spent + error
 
     # --- hearing ------------------------------------------------------------------------------------------------------
-
     def hears(self, source: ProcessId, data: Data, *, came: int | None = None) -> bool:
-        """A data packet has come: takes notice of what it says to the ring. Whether it may go into the order. ``came``: when it
-        came, if that was before we were in."""
-        if self.entrance.keeps(source, data):
-            return False
-        if data.ring != self.name or not self.name:
+        """Notes what a data packet tells the ring; whether it may go into the order. ``came``: when, if before we were in."""
+        if self.entrance.keeps(source, data) or data.ring != self.name or not self.name:
             return False
         order = self.order
         if not 0 <= data.seq < self.parameters.numbers or not self._is_sound(data.word):
@@ -345,16 +279,11 @@ class Ring(Engine):
             self.outlet.flush()
 
     def _check_channel(self, source: ProcessId, data: Data) -> None:
-        """P2: what one process sends to another comes in the order in which it was sent. If not, it is only early: see
-        ``Gaps``."""
+        """P2: a channel between two processes keeps the order. If it does not, a packet is only early: see ``Gaps``."""
         beat = self.beats.get(source)
-        if beat is not None and beat.visit == data.visit and data.at and data.at < beat.at and source not in self._disordered:
-            self._disordered[source] = None
+        if beat is not None and beat.visit == data.visit and data.at and data.at < beat.at and source not in self.disordered:
+            self.disordered.add(source)
             self.host.record("state", self.group, broken="P2", source=source, visit=data.visit)
-
-    def keeps_order(self, process: ProcessId) -> bool:
-        """Whether the channel from a process has kept its order so far (P2)."""
-        return process not in self._disordered
 
     def replay(self, source: ProcessId, data: Data, came: int) -> None:
         """Takes in a packet that came before we were in."""
@@ -387,7 +316,7 @@ class Ring(Engine):
 
     def hears_of(self, visit: int, holder: ProcessId, ago: int = 0) -> None:
         if visit > self.heard_visit:
-            if self.host.now > self._due.get(TOKEN, self.host.now) + self.interface.slack:
+            if self.host.now > self.due.get(TOKEN, self.host.now) + self.interface.slack:
                 self._woke_at = self.host.now
             self.heard_visit, self.heard_holder, self.heard_at = visit, holder, self.host.now - ago
             self.inquiry.close()
@@ -402,22 +331,15 @@ class Ring(Engine):
         if change.number <= self.number or not self._is_sound(change):
             return
         if self.me not in change.ring and change.left != self.me:
-            self.halt(
-                "eliminated",
-                f"{self.me} was eliminated from {self.group}: its heartbeat was not heard",
-                number=change.number,
-                last=dict(change.out).get(self.me),
-            )
+            text = f"{self.me} was eliminated from {self.group}: its heartbeat was not heard"
+            self.halt("eliminated", text, number=change.number, last=dict(change.out).get(self.me))
             return
         self._adopt(change)
         if self.heard_holder in change.ring or not self._phase:
             self._arm()
 
     def _adopt(self, change: Change) -> None:
-        self._before = self.ring
-        self.ring = change.ring
-        self.number = change.number
-        self.change = change
+        self._before, self.ring, self.number, self.change = self.ring, change.ring, change.number, change
         self.holds = dict(zip(change.ring, change.holds, strict=True))
         there = {*self._before, *self.out, *(self.order.members if self.order is not None else ())}
         self.out.update((process, last) for process, last in change.out if process in there)
@@ -434,11 +356,9 @@ class Ring(Engine):
         if beat.ring != self.name or not self.name or self.entrance.is_outside:
             self.entrance.hears_ring(source, beat)
             return
-        if source not in self.ring and (source, beat.visit) != (self.heard_holder, self.heard_visit):
-            return
-        if not self.fresh(source, beat.at, "Beat"):
-            return
-        self.note_beat(source, beat)
+        is_known = source in self.ring or (source, beat.visit) == (self.heard_holder, self.heard_visit)
+        if is_known and self.fresh(source, beat.at, "Beat"):
+            self.note_beat(source, beat)
 
     def note_beat(self, source: ProcessId, beat: Beat) -> None:
         """A heartbeat that counts, heard ourselves or by somebody who tells us."""
@@ -481,12 +401,12 @@ class Ring(Engine):
     @property
     def _may_have_slept(self) -> bool:
         """Whether a token may be an old one: it comes when we should have asked for it already, or we have just come in and do
-        not know for how long it has been here. Then all that has come is heard before the turn begins; a process that was
-        stopped would speak in the turn of another, from the first packets that it finds. (The packets before the token count too:
-        each of them begins our patience anew. A process that woke up so took the turn of an old token, and on a shared medium
-        the member whose turn it was did not hear itself and stopped.)"""
+        not know how long it has been here. Then all that has come is heard before the turn begins; a process that was stopped
+        would speak in another member's turn, by the first packets that it finds. (Packets before the token count too: each begins
+        our patience anew. A process that woke up so took the turn of an old token, and on a shared medium the member whose turn
+        it was did not hear itself and stopped.)"""
         now, slack = self.host.now, self.interface.slack
-        return self._spoke_at is None or now > self._due.get(TOKEN, now) + slack or now <= self._woke_at + slack
+        return self._spoke_at is None or now > self.due.get(TOKEN, now) + slack or now <= self._woke_at + slack
 
     def _measure_hold(self, visit: int) -> None:
         """Our heartbeat has come back: how long our turn really took, the way back included, against T."""
@@ -512,7 +432,6 @@ class Ring(Engine):
             self.base = self.ring
 
     # --- waiting for the token ----------------------------------------------------------------------------------------
-
     def path(self) -> list[ProcessId]:
         """Those whose turns come before ours, from the one heard last."""
         ring = self.ring
@@ -537,17 +456,14 @@ class Ring(Engine):
         self.set_due(TOKEN, max(self.heard_at + wait, self.host.now))
 
     def _timed_out(self) -> None:
-        if self._phase or not self.name or self._deferred is not None:
+        if self._phase or not self.name or self._deferred is not None or self._is_late(TOKEN):
             return
-        if self._is_late(TOKEN):
-            return
-        if len(self.ring) == 1:
-            if self._is_silent:
-                self.set_due(TOKEN, self.host.now + self.hold)
-            else:
-                self.take_turn("alone", self.heard_visit + 1, False)
-            return
-        self.inquiry.begin()
+        if len(self.ring) > 1:
+            self.inquiry.begin()
+        elif self._is_silent:
+            self.set_due(TOKEN, self.host.now + self.hold)
+        else:
+            self.take_turn("alone", self.heard_visit + 1, False)
 
     def _take_deferred(self) -> None:
         """All that had come is heard: if the token is still the newest, our turn begins."""
@@ -561,19 +477,13 @@ class Ring(Engine):
 
     @property
     def _is_silent(self) -> bool:
-        """Whether we are alone before the group is formed and say nothing: no process hears it, and on a shared medium it would
-        take the time of those that look for each other."""
+        """Whether we are alone before the group is formed and say nothing: it would only disturb processes on a shared medium."""
         if len(self.ring) > 1 or self.will_form or self._leaving:
             return False
         return not self.sponsor.has_words and not self.entrance.knockers()
 
-    def wait_for_token(self, until: int) -> None:
-        """Waits for the token so long; then asks."""
-        self.set_due(TOKEN, until)
-
     def take_lost_token(self) -> None:
-        """The token was for us and is lost: our predecessor's heartbeat says whose it is. If it is not ours, we are not on the
-        ring that the others are on."""
+        """The token is lost: our predecessor's heartbeat says whose it was. If it is not ours, the others have another ring."""
         beat = self.beats.get(self.ring[self.ring.index(self.me) - 1])
         if beat is not None and self._heir(beat.next) == self.me:
             self.take_turn("timeout", self.heard_visit + len(self.path()), False)
@@ -589,11 +499,6 @@ class Ring(Engine):
         """Whether the heartbeat of the turn heard last was heard."""
         beat = self.beats.get(self.heard_holder)
         return beat is not None and beat.visit == self.heard_visit
-
-    def last_beat(self, process: ProcessId) -> Beat | None:
-        """The last heartbeat of a member, without what else it told of."""
-        beat = self.beats.get(process)
-        return None if beat is None else msgspec.structs.replace(beat, asks=(), change=None, voting=(), mentioned=())
 
     def successor(self, process: ProcessId) -> ProcessId:
         """The member whose turn comes after that of another, which may be gone."""
@@ -614,11 +519,10 @@ class Ring(Engine):
                 self._highest[process] = seq
 
     # --- our turn -----------------------------------------------------------------------------------------------------
-
     def _take_token(self, beat: Beat) -> None:
         """The first copy of a heartbeat gives us the token. On a shared medium the other copies are before us still: they are in
-        the turn of their sender, which is not over. Without this wait each turn left its copies to the next; where delays
-        are short and heartbeats long or many, its packets waited for the medium for longer than d_max. Half of ``slack`` is time
+        the turn of their sender, which is not over. Without this wait each turn left its copies to the next; where delays are
+        short and heartbeats long or many, its packets waited for the medium for longer than d_max. Half of ``slack`` is time
         enough for a short rest: the ring need not be slower for that."""
         rest = (self.parameters.heartbeats - 1) * self.interface.cost(size_of(beat))
         self._not_before = self.host.now + max(0, rest - self.interface.slack // 2)
@@ -627,23 +531,19 @@ class Ring(Engine):
     def take_turn(self, by: str, visit: int, slot: bool, change: Change | None = None) -> None:
         self.inquiry.close()
         self.host.cancel_timer(TOKEN)
-        self.visit = visit
-        self._by = by
-        self._turn_at = self.host.now
-        self._begun_at = self.host.now
+        self.visit, self._by = visit, by
+        self._turn_at = self._begun_at = self.host.now
+        self._phase = SLOT if slot and change is None else IDLE
         if change is not None:
-            self._phase = IDLE
             self._speak(change)
         elif slot:
-            self._phase = SLOT
             self.set_due(SLOT, self.host.now + self.interface.slot)
         else:
-            self._phase = IDLE
             self._begin()
 
     def _go_on(self, timer: str) -> None:
         """The slot is over, or the time in which something to say might have come."""
-        late = self.host.now - self._due[timer]
+        late = self.host.now - self.due[timer]
         if self._is_late(timer):
             return
         if late > self.hold:
@@ -658,7 +558,7 @@ class Ring(Engine):
 
     def _is_late(self, timer: str) -> bool:
         """Whether a timer comes late, for the first time: we were not there, and what has come meanwhile is heard first."""
-        now, due = self.host.now, self._due[timer]
+        now, due = self.host.now, self.due[timer]
         if timer in self._excused or now <= due + self.interface.slack:
             self._excused.discard(timer)
             return False
@@ -667,12 +567,8 @@ class Ring(Engine):
         self.host.set_timer(timer, now)
         return True
 
-    def due(self, timer: str) -> int:
-        """When a timer is due."""
-        return self._due[timer]
-
     def set_due(self, timer: str, at: int) -> None:
-        self._due[timer] = at
+        self.due[timer] = at
         self._excused.discard(timer)
         self.host.set_timer(timer, at)
 
@@ -687,18 +583,18 @@ class Ring(Engine):
             # A change lets a process in, and its packet is still under way. In our next turn the joiner would be gone.
             sizes = self.interface.sizes(self.ring)
             needed = self.interface.cost(sizes.acknowledgement) + self.parameters.heartbeats * self.interface.cost(sizes.beat)
-            self.set_due(IDLE, max(now + min(self.interface.hold_back, self.hold - needed), self._begun_at))
+            wait = min(self.interface.hold_back, self.hold - needed)
         elif self._awaits_order:
-            # What is to be said needs the whole order; a packet of before may be on its way still.
+            # What is to be said needs the whole order; an earlier packet may still be on its way.
             wait = min(self.interface.hold_back, self.hold // 2)
-            self.set_due(IDLE, max(now + wait, self._begun_at))
         elif self._ready or self._leaving or self._acks or resends or self.sponsor.has_words:
             self._speak_soon()
+            return
+        elif len(self.ring) == 1:
+            wait = self.hold // (2 if self.formed else 1)
         else:
             wait = min(int(self.parameters.idle_hold), self.hold)
-            if len(self.ring) == 1:
-                wait = self.hold // (2 if self.formed else 1)
-            self.set_due(IDLE, max(now + wait, self._begun_at))
+        self.set_due(IDLE, max(now + wait, self._begun_at))
 
     def _speak_soon(self) -> None:
         """Speaks, as soon as the turn before ours is over."""
@@ -713,11 +609,15 @@ class Ring(Engine):
         self.host.cancel_timer(IDLE)
         now = self.host.now
         turn = Turn(self, self.hold - (now - self._begun_at))
-        if self._aside is not None:
-            send, self._aside = self._aside, None
+        if self.aside is not None:
+            send, self.aside = self.aside, None
             send()
             turn.charge(0)
-        word = change if change is not None else self._next_word(turn)
+        word: Word | None = change
+        if word is None:
+            word = self.sponsor.word(turn)
+            if word is None and self._leaving and self.is_up_to_date and not self._has_messages():
+                word = self._goodbye()
         if word is not None:
             to = self.ring
             if isinstance(word, Change):
@@ -748,13 +648,6 @@ class Ring(Engine):
             self._acknowledge_own(turn.word, turn.word_is_last)
         self._pass_on(turn, now)
 
-    def _next_word(self, turn: Turn) -> Word | None:
-        """What we have to say to the ring in an ordinary turn: as its sponsor, or that we leave."""
-        word = self.sponsor.word(turn)
-        if word is None and self._leaving and self.is_up_to_date and not self._has_messages():
-            return self._goodbye()
-        return word
-
     @property
     def is_up_to_date(self) -> bool:
         """Whether the whole order up to our turn is here, and delivered as far as it may be."""
@@ -782,16 +675,9 @@ class Ring(Engine):
 
     def _goodbye(self) -> Change:
         ring = tuple(process for process in self.ring if process != self.me)
-        return Change(
-            self.number + 1,
-            ring,
-            tuple(self.holds[process] for process in ring),
-            0,
-            self.will_form,
-            left=self.me,
-            left_at=(self.seq + 1) % self.parameters.numbers,
-            by=self.me,
-        )
+        holds = tuple(self.holds[process] for process in ring)
+        left_at = (self.seq + 1) % self.parameters.numbers
+        return Change(self.number + 1, ring, holds, 0, self.will_form, left=self.me, left_at=left_at, by=self.me)
 
     def _pass_on(self, turn: Turn, now: int) -> None:
         ring = self.ring
@@ -803,24 +689,9 @@ class Ring(Engine):
         voting = self.sponsor.voting if change is None else ()
         mentioned = self.entrance.mentions() if change is None else ()
         at = self.stamp(turn.spent + self.interface.cost(turn.sizes.beat))
-        beat = Beat(
-            self.group,
-            self.name,
-            self.number,
-            self.visit,
-            self.seq,
-            following,
-            bool(knockers),
-            at,
-            self.will_form,
-            self.rotation,
-            asks,
-            self.order.rank if self.order is not None else 0,
-            change,
-            self.changed_by,
-            voting,
-            mentioned,
-        )
+        told = (asks, self.order.rank if self.order is not None else 0, change, self.changed_by, voting, mentioned)
+        turn_is = (self.number, self.visit, self.seq, following, bool(knockers), at)
+        beat = Beat(self.group, self.name, *turn_is, self.will_form, self.rotation, *told)
         to = tuple(dict.fromkeys((*ring, self.me, *knockers)))
         size = turn.sizes.beat + max(0, len(asks) - ASKS) * self._ask_size
         for copy in range(self.parameters.heartbeats):
@@ -861,36 +732,23 @@ class Ring(Engine):
         if not self.entrance.is_installed:
             return
         held = turn.spent + self.host.now - self._begun_at
-        self.host.record(
-            "token",
-            self.group,
-            by=self._by,
-            visit=self.visit,
-            rotation=rotation,
-            hold=held,
-            bound=self.rotation,
-            printed=self.interface.printed(self.ring, list(self.holds.values())),
-            packets=turn.packets,
-        )
+        printed = self.interface.printed(self.ring, list(self.holds.values()))
+        times = {"rotation": rotation, "hold": held, "bound": self.rotation, "printed": printed}
+        self.host.record("token", self.group, by=self._by, visit=self.visit, **times, packets=turn.packets)
         if rotation is not None and self.formed and self._by == "token" and rotation > self.rotation:
             self.host.record("state", self.group, broken="rotation", measured=rotation, bound=self.rotation)
 
     def _forget(self) -> None:
         """Lets go of what nobody can ask for any more."""
         keep = self.heard_visit - (self.parameters.retransmissions + 3) * max(1, len(self.ring))
-        for visit in [visit for visit in self.ends if visit < keep]:
-            del self.ends[visit]
+        self.ends = {visit: last for visit, last in self.ends.items() if visit >= keep}
         if self.gaps is not None:
             self.gaps.forget(keep)
 
-    def farewell(self, data: Data) -> None:
-        """We leave by this packet."""
-        self._farewell = data
-
     def _check_own(self) -> None:
         """A member that does not hear itself has a send omission: it stops (A1). Whoever leaves has its whole order behind it."""
-        if self._is_gone and self.name and self._farewell is not None and self.order is not None:
-            self.ordered(self._farewell)
+        if self._is_gone and self.name and self.farewell is not None and self.order is not None:
+            self.ordered(self.farewell)
             return
         if not self.name or self._is_late(OWN):
             return
@@ -899,19 +757,14 @@ class Ring(Engine):
             self.halt("unheard", f"{self.me} has not heard its own heartbeat", visit=self.visit)
 
     # --- the order ----------------------------------------------------------------------------------------------------
-
     def ordered(self, data: Data) -> None:
         """The next packet of the order, as far as the layer below could tell; if it is not, something was missed for good."""
         order = self.order
         assert order is not None
         place = order.place(data)
         if place is Place.CONTRADICTS:
-            self.halt(
-                "omission",
-                f"{self.me} has packets that {data.sender} knows nothing of: the others will never have them",
-                sender=data.sender,
-                visit=data.visit,
-            )
+            text = f"{self.me} has packets that {data.sender} knows nothing of: the others will never have them"
+            self.halt("omission", text, sender=data.sender, visit=data.visit)
             return
         if place is not Place.NEXT:
             self.omission(self._missing(), f"{self.me} has missed a packet before turn {data.visit} of {data.sender}")
@@ -932,7 +785,7 @@ class Ring(Engine):
             self.outlet.put(order.rank, data)
             self.outlet.flush(everything=isinstance(word, Change) and word.left == self.me)
         has_come = (self._awaits_order and self.is_up_to_date) or (self._awaits_ack and not self._owes_ack)
-        if has_come and self._phase == IDLE and self.host.now <= self._due[IDLE]:
+        if has_come and self._phase == IDLE and self.host.now <= self.due[IDLE]:
             self._speak_soon()
 
     def _ordered_change(self, change: Change) -> None:
@@ -953,22 +806,10 @@ class Ring(Engine):
     def _acknowledgement(
         self, change: Change, visit: int, holder: ProcessId, complete: bool, seqs: Mapping[ProcessId, int], rank: int
     ) -> JoinAck:
-        return JoinAck(
-            self.group,
-            self.name,
-            change.number,
-            change.ring,
-            change.holds,
-            change.joined,
-            change.rotation,
-            change.formed,
-            visit,
-            holder,
-            complete,
-            tuple((process, seqs[process]) for process in change.ring),
-            rank,
-            crc32(self.advisor.partial()),
-        )
+        changed = (change.number, change.ring, change.holds, change.joined, change.rotation, change.formed)
+        vector = tuple((process, seqs[process]) for process in change.ring)
+        digest = crc32(self.advisor.partial())
+        return JoinAck(self.group, self.name, *changed, visit, holder, complete, vector, rank, digest)
 
     def _reached(self, change: Change) -> None:
         """All that comes before a change has been delivered: who joins by it is told how things stand."""
@@ -999,7 +840,7 @@ class Ring(Engine):
         self.host.send(change.joined, ack)
         parts = self.sponsor.parts()
         for index, part in enumerate(parts):
-            self.host.send(change.joined, Partial(self.group, self.name, change.number, index, len(parts), part))
+            self.host.send(change.joined, packets.Partial(self.group, self.name, change.number, index, len(parts), part))
 
     def _new_outlet(self) -> Outlet:
         got = self._all_have if self.parameters.delivery == "safe" else None
@@ -1026,8 +867,9 @@ class Ring(Engine):
         return change
 
     def _all_have(self) -> int:
+        """How far all members have the order."""
         mine = self.order.rank if self.order is not None else 0
-        return least({process: mine if process == self.me else self._got.get(process, 0) for process in self.ring})
+        return min((mine if process == self.me else self._got.get(process, 0) for process in self.ring), default=0)
 
     def _let_out(self, rank: int, data: Data) -> None:
         if isinstance(data.word, Change):
@@ -1070,7 +912,6 @@ class Ring(Engine):
         self.advisor.rotation(rotation, self.ring, self.hold)
 
     # --- stopping -----------------------------------------------------------------------------------------------------
-
     def _missing(self) -> list[Ask]:
         assert self.order is not None
         return self.order.missing(self.heard_visit, {}, self.ends, self.out)
@@ -1105,7 +946,6 @@ class Ring(Engine):
             self.gaps.reset()
 
     # --- beginning ----------------------------------------------------------------------------------------------------
-
     def found(self, name: ProcessId) -> None:
         """Begins a ring of our own."""
         hold = self.interface.hold(self.me)
@@ -1118,16 +958,10 @@ class Ring(Engine):
     def enter(self, ack: JoinAck, heard_at: int) -> None:
         """Takes a place on a ring, as its members have told us that it is; ``heard_at``: when we heard of the change."""
         self._enter(ack.ring, ack.members, dict(zip(ack.members, ack.holds, strict=True)), ack.number, ack.formed)
+        numbers, self._highest = self.parameters.numbers, dict(ack.seqs)
         self.order = Order(
-            ack.members,
-            self.parameters.numbers,
-            visit=ack.visit,
-            holder=ack.holder,
-            complete=ack.complete,
-            seqs=dict(ack.seqs),
-            rank=ack.rank,
+            ack.members, numbers, visit=ack.visit, holder=ack.holder, complete=ack.complete, seqs=self._highest, rank=ack.rank
         )
-        self._highest = dict(ack.seqs)
         self.heard_visit, self.heard_holder, self.heard_at = ack.visit, ack.holder, heard_at
         self.visit = self._own_heard = ack.visit
         old = (process for process in ack.members if process not in ack.joined)
@@ -1142,21 +976,7 @@ class Ring(Engine):
         self, name: ProcessId, ring: tuple[ProcessId, ...], holds: dict[ProcessId, int], number: int, formed: bool
     ) -> None:
         self._stop_timers()
-        self.name = name
-        self.ring = self._before = self.base = ring
-        self.holds = holds
-        self.number = number
-        self.formed = formed
-        self.seq = self.parameters.numbers - 1
-        self.said = None
-        self._stable = 0
-        self.beats, self.ends, self.out, self._highest, self._spoke = {}, {}, {}, {}, {}
-        self._got = dict.fromkeys(ring, 0)
-        self._acks, self._snapshot, self.change, self._acknowledged = [], None, None, number
-        self.heard_visit, self.heard_holder, self.heard_at = 0, self.me, self.host.now
-        self.visit = self._own_heard = self._own_visit = 0
-        self._phase, self._spoke_at, self._deferred = "", None, None
-        self.outlet = self._new_outlet()
+        self._clear(name, ring, holds, number, formed)
         self.sponsor.reset()
         self.inquiry.reset()
         if self.gaps is not None:

@@ -1,13 +1,11 @@
 """How large the ring's own packets become, from the names that are in them.
 
-Theory of operation
--------------------
 What the ring sends beside messages has the names of members in it, so its size grows with the ring and with the names. Admission
 control and P have to reckon with the largest packet that can come. Instead of counting fields by hand, the largest packet of each
 kind is built and encoded: a field that is added to a packet is in the reckoning at once.
 
-Three lists in packets have a limit, so that their size has one: processes that join by one change (:data:`JOINERS`), processes
-at the door that a heartbeat mentions (:data:`MENTIONED`), and requests for lost packets for which a heartbeat keeps room
+Three lists in packets have a limit, so that their size has one: processes that join by one change (:data:`JOINERS`), processes at
+the door that a heartbeat mentions (:data:`MENTIONED`), and requests for lost packets for which a heartbeat keeps room
 (:data:`ASKS`; more go with it where the turn has time left). A list of eliminated members needs no limit: each of them stood on
 the ring, where its name and its T took as many bytes.
 """
@@ -25,34 +23,20 @@ from ...core.model import Batch, GroupId, Packet, ProcessId
 from ...core.names import incarnation_of, place_of, process_name
 from .packets import Beat, Change, Data, Here, JoinAck, Knock, Request, Where
 
-JOINERS: Final = 8
-"""Processes that are invited to one join slot, and that one change lets in; others come with the next."""
-MENTIONED: Final = 4
-"""Processes at the door that one heartbeat mentions."""
-ASKS: Final = 2
-"""Requests for lost packets that a heartbeat always has room for."""
-GONE: Final = 2
-"""Eliminated members in a change that are not on the ring before it: the change that eliminated them was not heard of by all."""
-SILENT: Final = 4
-"""Members that a question about the token names, at least; more where more may fail in one rotation."""
-FRAME: Final = 9
-"""Bytes that the wire format adds to a packet (``core.wire``)."""
-LATEST: Final = 99
-"""Packets are reckoned as if every member were in this incarnation, so that a process that comes back needs no more of P."""
-GROUP: Final = 16
-"""Bytes of the name of a group, at least: P does not depend on a short name."""
-CHANGE: Final = 512
-"""Bytes reserved for a membership change, at least."""
-BEAT: Final = 192
-"""Bytes reserved for a heartbeat, at least."""
-ACKNOWLEDGEMENT: Final = 512
-"""Bytes reserved for a join acknowledgement, at least."""
-_NUMBER: Final = (1 << 63) - 1
-"""Encoded, as long as a number can be."""
-_SHORT: Final = (1 << 32) - 1
-"""A sequence number, or a T, that is as long as it can be."""
-_WORD: Final = (1 << 16) - 1
-"""A number of a piece of a message: larger ones take a few bytes more, of which ``header`` has some to spare."""
+JOINERS: Final = 8  # Processes that are invited to one join slot, and that one change lets in; others come with the next
+MENTIONED: Final = 4  # Processes at the door that one heartbeat mentions
+ASKS: Final = 2  # Requests for lost packets that a heartbeat always has room for
+GONE: Final = 2  # Eliminated members in a change that were not on the ring before: not all had heard of their elimination
+SILENT: Final = 4  # Members that a question about the token names, at least; more where more may fail in one rotation
+FRAME: Final = 9  # Bytes that the wire format adds to a packet (``core.wire``)
+LATEST: Final = 99  # Incarnation that sizes assume for each member, so that a process that comes back needs no more of P
+GROUP: Final = 16  # Bytes of the name of a group, at least: P does not depend on a short name
+CHANGE: Final = 512  # Bytes reserved for a membership change, at least
+BEAT: Final = 192  # Bytes reserved for a heartbeat, at least
+ACKNOWLEDGEMENT: Final = 512  # Bytes reserved for a join acknowledgement, at least
+_NUMBER: Final = (1 << 63) - 1  # Encoded, as long as a number can be
+_SHORT: Final = (1 << 32) - 1  # A sequence number, or a T, that is as long as it can be
+_WORD: Final = (1 << 16) - 1  # Number of a piece; a larger one takes a few bytes more, which ``header`` can spare
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -60,17 +44,14 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 class Sizes:
     """Bytes of the largest packet of each kind on a ring, with the frame that the wire format adds."""
 
-    change: int
-    """A data packet with a membership change."""
+    change: int  # A data packet with a membership change
     beat: int
     acknowledgement: int
     knock: int
     request: int
     where: int
-    here: int
-    """The short answer to a question about the token."""
-    tale: int
-    """The long one, with the last heartbeat and the last change."""
+    here: int  # The short answer to a question about the token
+    tale: int  # The long one, with the last heartbeat and the last change
 
 
 def size_of(packet: Packet) -> int:

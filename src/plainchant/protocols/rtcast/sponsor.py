@@ -1,25 +1,23 @@
 """What a member does for the ring besides speaking: lets joiners in, asks for votes on a larger P, gives P back (4.4, 4.5).
 
-Theory of operation
--------------------
-The first member of the ring comes after the join slot, so requests come to it: it is the *sponsor*. It lets in whoever asked,
-all at once, at the end of the ring, in front of the slot: so every member has a turn in which to acknowledge before the joiner's
-first. If the ring with them needs no more than P, that is all. Else it asks (``Query``), everybody votes by an unreliable
-message once its admission control knows, and repeats the vote in every turn until the outcome is in the order: a change with the
-new P, or ``Decided``.
+The first member of the ring comes after the join slot, so it gets the requests: it is the *sponsor*. It lets all askers in at
+once, at the end of the ring, in front of the slot: so every member has a turn in which to acknowledge before the joiner's first.
+If the ring with them needs no more than P, that is all. Else it asks (``Query``); every member votes by an unreliable message
+once its admission control knows, and repeats the vote in every turn until the outcome is in the order: a change with the new P,
+or ``Decided``.
 
-**T is negotiated** (4.4). A joiner asks for its T. What it gets is part of the change, so all members reckon with it, whatever
-their own parameters say of that process. If P with it is voted down, the refusal offers the T that P has room for; a joiner
-whose ``least_hold`` that is asks again with it.
+**T is negotiated** (4.4). A joiner asks for its T. What it gets is part of the change, so all members compute with it, whatever
+their own parameters say of that process. If P with it is voted down, the refusal offers the T that P has room for; a joiner whose
+``least_hold`` allows it asks again with that.
 
-Who joins is told of messages that are partly there, by the sponsor, in the turn of the change; if they take longer than what is
-left of its turn beside its promises, the joiner waits.
+The sponsor tells joiners of messages that are partly there, in the turn of the change; if that takes longer than what is left of
+its turn beside its promises, the joiner waits.
 
-A sponsor acts only when it has the whole order up to its turn and has delivered it. So it knows P as it is there: a reclaim that
-came before is in it, and nobody is let in on the strength of a P that has been given back.
+A sponsor acts only when it has the whole order up to its turn and has delivered it. So it knows P at that place: an earlier
+reclaim is in it, and no process is let in on the strength of a P that has been given back.
 
-**P after members have gone** (4.5) is kept for them: who comes back soon needs no vote. When the balance has not been used for
-``reclaim_after`` the member of the smallest id gives it back, unless somebody is about to join.
+**P after members have gone** (4.5) is kept for them: a process that comes back soon needs no vote. When the balance has not been
+used for ``reclaim_after`` the member of the smallest id gives it back, unless a process is about to join.
 """
 
 from __future__ import annotations
@@ -35,10 +33,8 @@ if TYPE_CHECKING:
     from .ring import Ring
     from .turn import Turn
 
-NAMED: Final = 4
-"""Members that a refusal names: it has to fit into a turn."""
-ROUNDS: Final = 64
-"""Turns of the sponsor that a vote may take: messages that are under way have to be finished first."""
+NAMED: Final = 4  # Members that a refusal names: it has to fit into a turn
+ROUNDS: Final = 64  # Turns of the sponsor that a vote may take: messages that are under way have to be finished first
 
 
 @dataclasses.dataclass(slots=True)
@@ -56,31 +52,21 @@ class Sponsor:
     """One member's duties."""
 
     def __init__(self, ring: Ring) -> None:
-        self._ring = ring
-        self._host = ring.host
-        self.newcomers: dict[ProcessId, None] = {}
-        """Members that were let in; they may not have spoken yet."""
-        self.change_seq = 0
-        """The number of our last change."""
+        self._ring, self._host = ring, ring.host
+        self.newcomers: dict[ProcessId, None] = {}  # Members that were let in; they may not have spoken yet
+        self.change_seq = 0  # The number of our last change
         self._requests: dict[ProcessId, int] = {}
-        self._refusals: dict[tuple[ProcessId, ...], str] = {}
-        """Joiners whose requests cannot be granted, and why: they are told in our turn."""
+        self._refusals: dict[tuple[ProcessId, ...], str] = {}  # Joiners that are refused in our turn, and why
         self._collided = False
         self._attempt = 0
         self._vote: _Vote | None = None
-        self._asked: tuple[ProcessId, Query] | None = None
-        """The query that everybody votes on, as it came in the order, and whose it is."""
+        self._asked: tuple[ProcessId, Query] | None = None  # The query that is voted on, as ordered, and its sponsor
         self._unused_since: int | None = None
 
     def reset(self) -> None:
-        self.newcomers.clear()
-        self._requests.clear()
-        self._refusals.clear()
-        self._vote = None
-        self._asked = None
-        self._unused_since = None
-
-    # --- requests -----------------------------------------------------------------------------------------------------
+        for known in (self.newcomers, self._requests, self._refusals):
+            known.clear()
+        self._vote = self._asked = self._unused_since = None
 
     def requested(self, source: ProcessId, request: Request) -> None:
         ring = self._ring
@@ -99,8 +85,8 @@ class Sponsor:
             self._requests[source] = request.hold
 
     def _wrong_hold(self, source: ProcessId, hold: int) -> str:
-        """Why a T cannot be granted, whatever members vote; empty: it can. Members do not wait longer for one turn than processes
-        wait for each other when they form a group."""
+        """Why a T cannot be granted, whatever members vote; empty: it can. A turn is no longer than the wait for a group to
+        form."""
         ring = self._ring
         least, most = ring.interface.least_hold((*ring.ring, source)), int(ring.parameters.gather)
         if least <= hold <= most:
@@ -140,14 +126,9 @@ class Sponsor:
     def _has_room(self) -> bool:
         """Whether the messages that are partly there, which a joiner has to be told of, can be sent in this turn without taking
         time from what is promised. (The change and the acknowledgement have theirs.)"""
-        spare = self._ring.advisor.spare()
-        parts = self.parts()
-        return spare is None or not parts or sum(map(self.part_cost, parts)) <= spare
-
-    def part_cost(self, part: bytes) -> int:
-        """How long a part takes to be sent. A packet with it has fewer names than one with messages."""
-        interface = self._ring.interface
-        return interface.cost(len(part) + interface.envelope(self._ring.ring))
+        spare, parts, interface = self._ring.advisor.spare(), self.parts(), self._ring.interface
+        envelope = interface.envelope(self._ring.ring)  # A packet with a part has fewer names than one with messages.
+        return spare is None or not parts or sum(interface.cost(len(part) + envelope) for part in parts) <= spare
 
     def parts(self) -> list[bytes]:
         """What a joiner has to be told of them, as much as a packet holds at a time."""
@@ -158,16 +139,14 @@ class Sponsor:
         ring = self._ring
         joiners = dict(sorted(self._requests.items()))
         self._requests.clear()
-        needed = ring.interface.rotation(
-            (*ring.ring, *joiners), [*(ring.holds[process] for process in ring.ring), *joiners.values()]
-        )
+        holds = [*(ring.holds[process] for process in ring.ring), *joiners.values()]
+        needed = ring.interface.rotation((*ring.ring, *joiners), holds)
         if not ring.will_form or needed <= ring.rotation:
             return self._change(joiners, max(needed, ring.rotation), formed=ring.will_form)
         self._attempt += 1
         self._vote = _Vote(self._attempt, needed, joiners, {})
-        self._host.record(
-            "query", ring.group, attempt=self._attempt, rotation=needed, present=ring.rotation, joiners=list(joiners)
-        )
+        asked = {"attempt": self._attempt, "rotation": needed, "present": ring.rotation}
+        self._host.record("query", ring.group, **asked, joiners=list(joiners))
         return Query(self._attempt, needed, tuple(joiners))
 
     def _outcome(self, vote: _Vote) -> Word | None:
@@ -175,9 +154,9 @@ class Sponsor:
         vote.turns += 1
         missing = [process for process in ring.ring if process not in vote.votes]
         against = [process for process in ring.ring if vote.votes.get(process) is False]
-        if not missing and not against and vote.turns <= ROUNDS and not self._has_room():
-            return None
         if not missing and not against:
+            if vote.turns <= ROUNDS and not self._has_room():
+                return None
             self._vote = None
             return self._change(vote.joiners, vote.rotation, formed=True)
         if against or vote.turns > ROUNDS:
@@ -189,8 +168,7 @@ class Sponsor:
         return None
 
     def refuse(self, turn: Turn) -> None:
-        """Tells joiners that they are refused. This is for a turn in which we acknowledge no change: it takes that time, and the
-        joiners for which it does not suffice are told in the next."""
+        """Refuses joiners, in a turn in which we acknowledge no change: it takes that time, and the rest are told in the next."""
         interface = self._ring.interface
         room = interface.cost(turn.sizes.acknowledgement)
         for joiners, text in list(self._refusals.items()):
@@ -212,8 +190,6 @@ class Sponsor:
         offer = (ring.rotation - ring.interface.rotation(together, holds)) // len(joiners)
         enough = offer >= ring.interface.least_hold(together)
         return Refuse(ring.group, ring.name, text, offer if enough else 0)
-
-    # --- votes --------------------------------------------------------------------------------------------------------
 
     def asked(self, sponsor: ProcessId, query: Query) -> None:
         """A query has its place in the order."""
@@ -274,8 +250,6 @@ class Sponsor:
         sponsor, query = self._asked
         if sponsor not in change.ring or (change.joined and change.rotation == query.rotation):
             self._end_vote()
-
-    # --- giving P back ------------------------------------------------------------------------------------------------
 
     def _reclaim(self) -> Reclaim | None:
         ring = self._ring

@@ -1,14 +1,12 @@
 """What is told about runs of ``rtcast``: turns, missing packets, eliminations, and what became of deadlines.
 
-Theory of operation
--------------------
 A message is sent in its sender's turn, whose ``token`` row stands at the same instant. It is delivered when its place in the
 order comes. It is held up by an earlier packet that is missing (an ``ask`` row, and a ``retransmit`` row with this process among
-its destinations), or by a view that waits until all its members have spoken. A member that stops says by which rule
-(``reason``); the rows before tell what led to it: what was missing and asked for in vain, or which member eliminated it, and why.
+its destinations), or by a view that waits until all its members have spoken. A member that stops says by which rule (``reason``);
+the rows before tell what led to it: what was missing and asked for in vain, or which member eliminated it, and why.
 
-A deadline is promised as long as the assumptions hold from which P was computed. So beside a missed deadline stands what was
-seen to be broken meanwhile (``state`` rows with ``broken``), the faults in force, and the members that crashed.
+A deadline is promised as long as the assumptions hold from which P was computed. So beside a missed deadline stands what was seen
+to be broken meanwhile (``state`` rows with ``broken``), the faults in force, and the members that crashed.
 """
 
 from __future__ import annotations
@@ -20,10 +18,8 @@ from ...core.words import listed, names_in, often, short, span, times, whole
 from ..story import Event, Sign, Story
 from .story_words import STOPS, act, broken, ground, missing, packets
 
-_NAMED_MAX: Final = 3
-"""Broken assumptions that are named; the rest is left out."""
-_LABEL_MAX: Final = 8
-"""Characters of a sender's name in a label."""
+_NAMED_MAX: Final = 3  # Broken assumptions that are named; the rest is left out
+_LABEL_MAX: Final = 8  # Characters of a sender's name in a label
 
 
 class RingStory(Story):
@@ -37,8 +33,6 @@ class RingStory(Story):
 
     act = staticmethod(act)
     ground = staticmethod(ground)
-
-    # --- one row ------------------------------------------------------------------------------------------------------
 
     @staticmethod
     def likeness(event: Event) -> tuple[str, ...] | None:
@@ -62,15 +56,9 @@ class RingStory(Story):
                 return "ask" if event.kind == "ask" else "again", packet, "asktext"
             case "receive":
                 return "omission", "omission", "bad"
-            case "request":
-                return "form", "asks in", "formtext"
-            case "usend":
-                return "form", "yes" if detail.get("vote") else "no", "formtext"
-            case "reject":
-                return "form", "not let in", "formtext"
-            case "confirm":
-                return "form", "P smaller", "formtext"
-        return None
+        vote = "yes" if detail.get("vote") else "no"
+        forms = {"request": "asks in", "usend": vote, "reject": "not let in", "confirm": "P smaller"}
+        return ("form", forms[event.kind], "formtext") if event.kind in forms else None
 
     @staticmethod
     def is_quiet(event: Event) -> bool:
@@ -83,15 +71,9 @@ class RingStory(Story):
                 return not event.detail.get("omission")
         return False
 
-    # --- turns --------------------------------------------------------------------------------------------------------
-
-    def _turn_of(self, event: Event) -> Event | None:
-        """The turn in which something was sent: the process's ``token`` row of that instant."""
-        found = self.run.find("token", process=event.process, group=event.group, after=event.when - 1, until=event.when)
-        return next((row for row in found if row.index > event.index), None)
-
     def sent_in(self, event: Event) -> str:
-        turn = self._turn_of(event)
+        found = self.run.find("token", process=event.process, group=event.group, after=event.when - 1, until=event.when)
+        turn = next((row for row in found if row.index > event.index), None)
         if turn is None or "visit" not in turn.detail:
             return ""
         told = f", in turn {turn.detail['visit']}"
@@ -99,8 +81,6 @@ class RingStory(Story):
         if rotation is not None and bound is not None and rotation > bound:
             told += f", {span(rotation)} after the turn before, and P is {span(bound)}"
         return told
-
-    # --- what a delivery waited for ------------------------------------------------------------------------------------
 
     def held_up(self, first: Event, sent: int, naming: Sequence[Event]) -> list[str]:
         if self.run.parameters.get("delivery") != "safe":
@@ -118,11 +98,9 @@ class RingStory(Story):
         told = f"{what}, which had to come before it, {'was' if first == last else 'were'} missing here: {event.process} "
         told += f"asked in its turn at {run.moment(ask.when)}"
         for row in run.find("retransmit", group=event.group, after=ask.when, until=event.when):
-            if event.process in _destinations(row) and row.sender == ask.sender:
+            if event.process in _processes(row, "to") and row.sender == ask.sender:
                 return f"{told}, and {row.process} sent {'it' if first == last else 'them'} again at {run.moment(row.when)}"
         return told
-
-    # --- views --------------------------------------------------------------------------------------------------------
 
     def admitted_by(self, view: Event) -> str | None:
         change = self._change_of(view)
@@ -164,8 +142,6 @@ class RingStory(Story):
     def _is_beside(self, event: Event, *kinds: str) -> bool:
         """Whether the same process has a row of one of these kinds at the same instant."""
         return bool(self.run.find(*kinds, process=event.process, after=event.when - 1, until=event.when))
-
-    # --- processes ----------------------------------------------------------------------------------------------------
 
     def is_told(self, event: Event) -> bool:
         match event.kind:
@@ -211,21 +187,14 @@ class RingStory(Story):
         asked = times(len(admitted) + len(rejected), "single message")
         return [f"It asked for the deadlines of {asked}, of which {len(admitted):,} were admitted."]
 
-    # --- why a member stopped -----------------------------------------------------------------------------------------
-
     def stopped(self, crash: Event) -> str | None:
         code = crash.detail.get("reason")
         if not isinstance(code, str) or code not in STOPS:
             return None
-        clauses = [STOPS[code]]
-        match code:
-            case "omission":
-                clauses += self._omitted(crash)
-            case "eliminated":
-                clauses = [*self._eliminated(crash)] or clauses
-            case "minority":
-                clauses += self._outvoted(crash)
-        return "; ".join(clauses)
+        if code == "eliminated":
+            return "; ".join(self._eliminated(crash) or [STOPS[code]])
+        more = {"omission": self._omitted, "minority": self._outvoted}.get(code)
+        return "; ".join([STOPS[code], *(more(crash) if more else ())])
 
     def _omitted(self, crash: Event) -> list[str]:
         """What was missing, how often it was asked for, and what was thrown away."""
@@ -238,27 +207,21 @@ class RingStory(Story):
             return []
         sender, first, last = lost[0]
         told = [f"missing was {packets(sender, first, last)}"]
-        asked = [
-            row
-            for row in run.find("ask", process=crash.process, until=crash.when)
-            if (row.sender, whole(row.detail, "first")) == (sender, first)
-        ]
+        rows = run.find("ask", process=crash.process, until=crash.when)
+        asked = [row for row in rows if (row.sender, whole(row.detail, "first")) == (sender, first)]
         if asked:
             when = f"at {run.moment(asked[0].when)}" if len(asked) == 1 else f"from {run.moment(asked[0].when)} on"
             told[0] += f", which it had asked for {often(len(asked))}, {when}"
-            answered = [
-                row
-                for row in run.find("retransmit", after=asked[0].when, until=crash.when)
-                if crash.process in _destinations(row) and (row.sender, whole(row.detail, "number")) == (sender, first)
-            ]
-            told[0] += f" ({_sent_again(answered)})" if answered else " (nobody sent it again)"
+            rows = run.find("retransmit", after=asked[0].when, until=crash.when)
+            same = [row for row in rows if (row.sender, whole(row.detail, "number")) == (sender, first)]
+            answered = [row for row in same if crash.process in _processes(row, "to")]
+            who = listed(dict.fromkeys(row.process for row in answered)) or "nobody"
+            again = f" {often(len(answered))}" if len(answered) > 1 else ""
+            told[0] += f" ({who} sent it again{again}{', in vain' if answered else ''})"
         elif run.parameters.get("retransmissions") == 0:
             told[0] += " (with r = 0 nothing is sent again)"
-        late = [
-            row
-            for row in run.find("drop", process=crash.process, until=crash.when)
-            if row.detail.get("why") == "late" and row.detail.get("source") == sender
-        ]
+        rows = run.find("drop", process=crash.process, until=crash.when)
+        late = [row for row in rows if row.detail.get("why") == "late" and row.detail.get("source") == sender]
         if late:
             were = "was" if len(late) == 1 else "were"
             told.append(f"{times(len(late), 'packet')} of {sender} had come too late and {were} thrown away")
@@ -266,7 +229,7 @@ class RingStory(Story):
 
     def _eliminated(self, crash: Event) -> list[str]:
         rows = self.run.find("suspect", until=crash.when)
-        by = [row for row in rows if crash.process in _eliminates(row) and row.process != crash.process]
+        by = [row for row in rows if crash.process in _processes(row, "processes") and row.process != crash.process]
         if not by:
             return []
         row = by[-1]
@@ -278,8 +241,6 @@ class RingStory(Story):
         known = evidence if isinstance(evidence, dict) else {}
         silent, base = ([str(name) for name in known.get(key) or ()] for key in ("silent", "base"))
         return [f"of the ring {{{', '.join(base)}}} it did not hear {listed(silent)}"] if silent and base else []
-
-    # --- deadlines ----------------------------------------------------------------------------------------------------
 
     def meanwhile(self, after: int, until: int) -> list[str]:
         found: dict[tuple[str, str], list[Event]] = {}
@@ -294,16 +255,6 @@ class RingStory(Story):
         return told
 
 
-def _destinations(row: Event) -> Sequence[str]:
-    to = row.detail.get("to")
-    return to if isinstance(to, list) else ()
-
-
-def _eliminates(row: Event) -> Sequence[str]:
-    named = row.detail.get("processes")
+def _processes(row: Event, key: str) -> Sequence[str]:
+    named = row.detail.get(key)
     return named if isinstance(named, list) else ()
-
-
-def _sent_again(rows: Sequence[Event]) -> str:
-    who = listed(dict.fromkeys(row.process for row in rows))
-    return f"{who} sent it again{f' {often(len(rows))}' if len(rows) > 1 else ''}, in vain"

@@ -14,7 +14,7 @@ from ...core.words import listed, names_in, span, times, whole
 
 Detail: TypeAlias = Mapping[str, Any]
 
-STOPS: Final = {
+STOPS: Final = {  # By which rule a member of a ring stops, by the code of its reason
     "omission": "only those stay who have everything",
     "eliminated": "the others go on without it",
     "unheard": "others may not have heard it either: that is a send omission, and counts as a crash",
@@ -22,7 +22,6 @@ STOPS: Final = {
     "minority": "by the majority rule only the larger part of a group goes on",
     "late": "a member that is late has missed its deadlines anyway",
 }
-"""By which rule a member of a ring stops, by the code of its reason."""
 
 _CHANGES: Final = {
     "eliminate": "members are eliminated",
@@ -36,6 +35,10 @@ _LOST_CLOCK: Final = {
     "unread": "no reading was good enough for too long",
 }
 _LISTED: Final = 8
+
+
+def _names(names: Any) -> str:
+    return listed(names_in(names), most=_LISTED)
 
 
 def act(kind: str, detail: Detail, sender: str | None = None) -> str | None:
@@ -110,9 +113,6 @@ def broken(detail: Detail) -> str | None:
     return f"finds {what} broken" + (f": {took}{most}" if measured is not None else "")
 
 
-# --- turns and membership --------------------------------------------------------------------------------------------
-
-
 def _token(detail: Detail, sender: str | None) -> str:
     ways = {"token": "by the token", "timeout": "by its timeout, without the token", "alone": "alone on the ring"}
     told = f"has turn {detail['visit']}, {ways.get(str(detail.get('by')), 'by the token')}"
@@ -125,21 +125,16 @@ def _token(detail: Detail, sender: str | None) -> str:
     return told
 
 
-def _suspect(detail: Detail, sender: str | None) -> str:
-    return f"eliminates {listed(names_in(detail['processes']), most=_LISTED) or 'nobody'}"
-
-
 def _suspicion(detail: Detail) -> str:
     silent = names_in(detail["processes"])
-    its = "its" if len(silent) == 1 else "their"
-    told = f"{'no heartbeat' if len(silent) == 1 else 'no heartbeats'} of {'it' if len(silent) == 1 else 'them'} came"
+    its, told = ("its", "no heartbeat of it came") if len(silent) == 1 else ("their", "no heartbeats of them came")
     waited, after = whole(detail, "waited"), whole(detail, "after")
     if waited is not None:
         told += f" for {span(waited)}" + (f" after turn {after}" if after is not None else "")
     if "answers" in detail:
         answered = names_in(detail["answers"])
         knows = "knows" if len(answered) == 1 else "know"
-        told += f"; {listed(answered, most=_LISTED)} answered and {knows} of no later turn" if answered else "; nobody answered"
+        told += f"; {_names(answered)} answered and {knows} of no later turn" if answered else "; nobody answered"
     last = detail.get("last")
     known = {str(name): number for name, number in last.items() if isinstance(number, int)} if isinstance(last, dict) else {}
     if len(known) == 1:
@@ -179,16 +174,11 @@ def _state(detail: Detail, sender: str | None) -> str | None:
     return None
 
 
-def _request(detail: Detail, sender: str | None) -> str:
-    return f"asks {detail['to']} for a place on the ring, in the join slot"
-
-
 def _query(detail: Detail, sender: str | None) -> str:
     rotation, present = whole(detail, "rotation"), whole(detail, "present")
     grow = f" from {span(present)}" if present is not None else ""
     grow += f" to {span(rotation)}" if rotation is not None else ""
-    joiners = listed(names_in(detail["joiners"]), most=_LISTED) or "somebody"
-    return f"asks all members whether P may grow{grow}, for {joiners} to join"
+    return f"asks all members whether P may grow{grow}, for {_names(detail['joiners']) or 'somebody'} to join"
 
 
 def _vote(detail: Detail, sender: str | None) -> str:
@@ -197,20 +187,12 @@ def _vote(detail: Detail, sender: str | None) -> str:
     return f"votes {'for' if detail['vote'] else 'against'} {what}"
 
 
-def _voted(detail: Detail, sender: str | None) -> str:
-    return f"has {detail.get('source', 'somebody')}'s vote: {'yes' if detail['vote'] else 'no'}"
-
-
 def _collision(detail: Detail, sender: str | None) -> str:
     return f"hears nothing of the requests of {listed(names_in(detail['processes']))}, which collided in the join slot"
 
 
-# --- what is missing -------------------------------------------------------------------------------------------------
-
-
 def _receive(detail: Detail, sender: str | None) -> str:
-    lost = [packets(*each) for each in missing(detail)]
-    return f"has missed {listed(lost, most=3) or 'something'} for good"
+    return f"has missed {listed((packets(*each) for each in missing(detail)), most=3) or 'something'} for good"
 
 
 def _ask(detail: Detail, sender: str | None) -> str:
@@ -221,7 +203,7 @@ def _ask(detail: Detail, sender: str | None) -> str:
 def _retransmit(detail: Detail, sender: str | None) -> str:
     number = whole(detail, "number")
     what = packets(sender, number, number) if number is not None else "a packet"
-    return f"sends {what} again, of turn {detail['visit']}, to {listed(names_in(detail.get('to')), most=_LISTED) or 'others'}"
+    return f"sends {what} again, of turn {detail['visit']}, to {_names(detail.get('to')) or 'others'}"
 
 
 def _drop(detail: Detail, sender: str | None) -> str | None:
@@ -237,16 +219,13 @@ def _drop(detail: Detail, sender: str | None) -> str | None:
     return None
 
 
-# --- admission and clocks --------------------------------------------------------------------------------------------
-
-
 def _demand(detail: Detail) -> str:
     size, deadline, period = (whole(detail, key) for key in ("size", "deadline_ns", "period_ns"))
-    parts = [f"{size:,} B" if size is not None else ""]
+    parts = [f"{size:,} B"] if size is not None else []
     parts.append(f"every {span(period)}" if period else "once")
-    parts.append(f"due within {span(deadline)}" if deadline is not None else "")
+    parts += [f"due within {span(deadline)}"] if deadline is not None else []
     name = str(detail["stream"])
-    return f"{'a message' if name.startswith('~') else f'stream {name}'} ({', '.join(part for part in parts if part)})"
+    return f"{'a message' if name.startswith('~') else f'stream {name}'} ({', '.join(parts)})"
 
 
 def _load(detail: Detail) -> str:
@@ -284,15 +263,15 @@ def _sync(detail: Detail, sender: str | None) -> str:
 
 _Tells: TypeAlias = Callable[[Detail, str | None], str | None]
 
-_ACTS: Final[dict[str, tuple[_Tells, Sequence[str]]]] = {
+_ACTS: Final[dict[str, tuple[_Tells, Sequence[str]]]] = {  # What tells of a kind, and the keys of ``detail``: it needs one
     "token": (_token, ("visit",)),
-    "suspect": (_suspect, ("processes",)),
+    "suspect": (lambda detail, _: f"eliminates {_names(detail['processes']) or 'nobody'}", ("processes",)),
     "confirm": (_confirm, ("kinds",)),
     "state": (_state, ("state", "broken")),
-    "request": (_request, ("to",)),
+    "request": (lambda detail, _: f"asks {detail['to']} for a place on the ring, in the join slot", ("to",)),
     "query": (_query, ("joiners",)),
     "usend": (_vote, ("vote",)),
-    "udeliver": (_voted, ("vote",)),
+    "udeliver": (lambda row, _: f"has {row.get('source', 'somebody')}'s vote: {'yes' if row['vote'] else 'no'}", ("vote",)),
     "collision": (_collision, ("processes",)),
     "receive": (_receive, ("omission",)),
     "ask": (_ask, ("left",)),
@@ -303,4 +282,3 @@ _ACTS: Final[dict[str, tuple[_Tells, Sequence[str]]]] = {
     "release": (_release, ("stream",)),
     "sync": (_sync, ("master",)),
 }
-"""What tells of a kind, and the keys of ``detail`` one of which it must have."""

@@ -1,21 +1,19 @@
-"""Which parameters suit real processes: nobody is given up for waiting for a processor, nothing is lost for want of buffer.
+"""Which parameters suit real processes: none is given up for waiting for a processor, nothing is lost for want of buffer.
 
-Theory of operation
--------------------
 **Real time is soft.** Processes that share processors wait for them, often for tens of milliseconds. So nothing about time is
-promised (``timing``), and d_max and ``slack`` are such that an ordinary wait is within them. P follows from d_max, and the
-deadlines that can be admitted from P: who has processors to himself gives a smaller ``delay_max`` and gets nearer deadlines. What
-happens then is in the trace all the same: packets that are too old, turns and rotations that took too long, deadlines missed.
+promised (``timing``), and d_max and ``slack`` cover an ordinary wait. P follows from d_max, and admissible deadlines from P: with
+dedicated processors, give a smaller ``delay_max`` to get nearer deadlines. The trace shows what happens all the same: packets
+that are too old, turns and rotations that took too long, deadlines missed.
 
-**Clocks** of different machines are not assumed to agree: how old a packet is can be told where the clock layer has read the
-master's clock well enough, and elsewhere nobody asks.
+**Clocks** of different machines are not assumed to agree: the age of a packet is checked only where the clock layer has read the
+master's clock well enough.
 
 **What a turn may send.** All members' turns come before a member's own: what they send waits in its buffer if it does not get to
-read. So what is sent in T, by all of them together, fits into three quarters of a buffer. T and ``bandwidth`` say how much
-that is. It is two full packets at the least, since time is kept for one that is sent again; where buffers are too small even for
-that, packets are lost: make them smaller.
+read. So what all of them send in T fits into three quarters of a buffer. T and ``bandwidth`` say how much that is: at least two
+full packets, since time is kept for one retransmission; where buffers are too small even for that, packets are lost: make them
+smaller.
 
-**An idle ring turns** all the time: ``idle_hold`` is what a message waits for at each member on its way, and what keeps an idle
+**An idle ring turns** all the time: ``idle_hold`` is how long a message waits at each member on its way, and what keeps an idle
 group from taking a processor.
 """
 
@@ -29,24 +27,17 @@ from ..buffers import room
 from ..registry import Surroundings
 from .parameters import Parameters
 
-DELAY_MAX: Final = 100 * MS
-"""Longer than a process waits for a processor that it shares with a few others."""
-SLACK: Final = 25 * MS
-"""How late a timer is, at the most, where as many processes wait."""
+DELAY_MAX: Final = 100 * MS  # Longer than a process waits for a processor that it shares with a few others
+SLACK: Final = 25 * MS  # How late a timer is, at the most, where as many processes wait
 HOLD: Final = 20 * MS
 IDLE_HOLD: Final = 4 * MS
-GATHER: Final = 3 * SECOND
-"""Those who form a group begin at once; each of them that comes into the ring takes a slot or two."""
-RECLAIM_AFTER: Final = 10 * SECOND
-"""A process that was killed is started again by then."""
-PATIENCE: Final = 5 * SECOND
-"""A program that does not read for so long is not just busy."""
+GATHER: Final = 3 * SECOND  # Those who form a group begin at once; each of them that comes into the ring takes a slot or two
+RECLAIM_AFTER: Final = 10 * SECOND  # A process that was killed is started again by then
+PATIENCE: Final = 5 * SECOND  # A program that does not read for so long is not just busy
 CLOCK_EVERY: Final = 1 * SECOND
-RESERVED: Final = 4096
-"""Bytes of a turn for what the ring itself sends."""
+RESERVED: Final = 4096  # Bytes of a turn for what the ring itself sends
 MOST_BYTES: Final = 384 << 10
-MOST_PACKETS: Final = 96
-"""Of a rotation: a process whose processor is busy gets through so much well within d_max, also in small messages."""
+MOST_PACKETS: Final = 96  # In a rotation: even a busy process handles this much within d_max, also in small messages
 
 
 def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
@@ -55,18 +46,9 @@ def tune(parameters: Parameters, surroundings: Surroundings) -> Parameters:
         return parameters
     given = surroundings.given
     delay_max = parameters.delay_max if "delay_max" in given else DELAY_MAX
-    chosen: dict[str, Any] = {
-        "timing": "soft",
-        "delay_max": delay_max,
-        "slack": SLACK,
-        "gather": GATHER,
-        "reclaim_after": RECLAIM_AFTER,
-        "patience": PATIENCE,
-        "clocks": "synchronised",
-        "clock_precision": max(1, delay_max // 2),
-        "clock_every": CLOCK_EVERY,
-        **_turn(parameters, surroundings),
-    }
+    waits = {"delay_max": delay_max, "slack": SLACK, "gather": GATHER, "reclaim_after": RECLAIM_AFTER, "patience": PATIENCE}
+    clocks = {"clocks": "synchronised", "clock_precision": max(1, delay_max // 2), "clock_every": CLOCK_EVERY}
+    chosen: dict[str, Any] = {"timing": "soft", **waits, **clocks, **_turn(parameters, surroundings)}
     return dataclasses.replace(parameters, **{name: value for name, value in chosen.items() if name not in given})
 
 

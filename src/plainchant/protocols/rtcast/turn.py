@@ -19,8 +19,7 @@ class Turn:
     """What is sent in one turn, and how much of T it takes."""
 
     def __init__(self, ring: Ring, budget: int) -> None:
-        self._ring = ring
-        self._budget = budget
+        self._ring, self._budget = ring, budget
         self._envelope = 0
         self.sizes: Sizes
         self.fit(ring.ring)
@@ -28,8 +27,7 @@ class Turn:
         """Packets in a turn: numbers that begin again must not be taken for those of the turns before."""
         self._pending: tuple[Data, tuple[ProcessId, ...]] | None = None
         self._has_ended = False
-        self.spent = 0
-        self.packets = 0
+        self.spent = self.packets = 0
         self.word: Word | None = None
         self.word_is_last = False
 
@@ -55,8 +53,8 @@ class Turn:
             self._ring.sponsor.change_seq = self._ring.seq
 
     def go_ahead(self, *, is_goodbye: bool) -> None:
-        """Sends what is kept back: other packets follow, and a membership change comes before everything else (4.3). A goodbye is
-        the last packet of its sender, though it may send those of others again after it."""
+        """Sends what is kept back: other packets follow, and a membership change comes first (4.3). A goodbye is its sender's
+        last packet, though it may send those of others again after it."""
         self._has_ended = is_goodbye
         self._flush(last=is_goodbye)
 
@@ -112,7 +110,7 @@ class Turn:
             self.word_is_last = data.word is not None
         ring = self._ring
         if isinstance(data.word, Change) and data.word.left == ring.me:
-            ring.farewell(data)
+            ring.farewell = data
         if ring.gaps is not None:
             ring.gaps.sent(data)
         ring.host.send(tuple(dict.fromkeys((*to, ring.me))), data)
