@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from ...core.model import MS, Duration, GroupId, ProcessId, UsageError, duration, parameter
+from ...core.model import MS, Duration, GroupId, ProcessId, UsageError, duration, format_duration, parameter
 
 ORDERS: Final = ("total", "slow", "fast", "relative", "cbcast")  # total (ch. 4), causal (ch. 5), vector clocks to compare with
 LONGEST: Final = 8  # omega grows to at most this multiple of ``suspect_after``

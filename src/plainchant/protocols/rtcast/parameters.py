@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from ...core.model import MS, SECOND, US, Duration, ProcessId, UsageError, duration, parameter
+from ...core.model import MS, SECOND, US, Duration, ProcessId, UsageError, duration, format_duration, parameter
 from ...core.names import place_of
 
 PATH: Final = ">"  # Between the two processes of a path's name
