@@ -429,7 +429,7 @@ class Process(Engine):
 
     def _starves(self, part: Part) -> bool:
         """Whether a message has waited for ``alive_every`` although all live and have room. Where links are slow, signs of life,
-        which do not wait, fill a small window: then a message now and then goes like one of them. They raise flow numbers: room
+        which do not wait, fill a small window: then a message now and then goes like one of them. They raise flow numbers; room
         is counted in messages here: at most N of ours that not every member has delivered."""
         membership = part.membership
         if membership is None or not membership.calm or not part.flow.bound or part.count_undelivered() >= part.flow.bound:
