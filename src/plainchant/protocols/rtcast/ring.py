@@ -72,6 +72,7 @@ class Ring(Engine):
         self.gaps: Gaps | None = None
         self._clock_error = clock_error or (lambda: int(parameters.clock_error))
         self._clear("", (), {}, 0, False)
+        self.seq = 0
         self.disordered: set[ProcessId] = set()  # Processes whose channel to us does not keep order; recorded once for each
         self.order: Order | None = None
         self.rotation = 0  # P
@@ -126,7 +127,6 @@ class Ring(Engine):
         self._acknowledged = number  # The last change that we have acknowledged, or have made
         self._stable = 0
         # our turn
-        self.seq = self.parameters.numbers - 1
         self.said: int | None = None  # The number of our last packet with messages in it, until it is in the order
         self.visit = 0  # That of our last turn, or of the one that we are in
         self._phase = ""  # Where we are in our turn: in the slot, waiting for messages; empty: it is not ours
@@ -977,6 +977,7 @@ class Ring(Engine):
     ) -> None:
         self._stop_timers()
         self._clear(name, ring, holds, number, formed)
+        self.seq = self.parameters.numbers - 1
         self.sponsor.reset()
         self.inquiry.reset()
         if self.gaps is not None:
