@@ -403,29 +403,49 @@ def test_every_module_says_what_it_is_for() -> None:
 
 CODE = re.compile(r"(?ms)^ *(`{3,}).*?^ *\1`*$|`[^`\n]+`")
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)|(?m:^ {0,3}\[[^\]]+\]:\s*(\S+))")
-ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|#")
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")
+HEADING = re.compile(r"(?m)^#+ +(.+?) *#*$")
+ANCHOR = re.compile(r"<a (?:id|name)=\"([^\"]+)\"")
+
+
+def anchors_of(text: str) -> set[str]:
+    """What links may name on a markdown page: its headings, in the form that web pages of repositories give them."""
+    plain = re.sub(r"(?ms)^ *(`{3,}).*?^ *\1`*$", "", text)
+    headings = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in HEADING.findall(plain)]
+    named = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    return {*named, *ANCHOR.findall(plain)}
 
 
 def link_problems(text: str, page: Path) -> list[str]:
-    """Links of a markdown page to files that do not exist. Code is not looked at."""
+    """Links of a markdown page to files or headings that do not exist. Code is not looked at."""
     targets = [first or second for first, second in LINK.findall(CODE.sub("", text))]
-    local = [target for target in targets if not ELSEWHERE.match(target)]
-    return [target for target in local if not (page.parent / target.split("#")[0]).exists()]
+    return [target for target in targets if not ELSEWHERE.match(target) and not _leads_somewhere(target, text, page)]
 
 
-def test_markdown_links_only_to_files_that_exist() -> None:
+def _leads_somewhere(target: str, text: str, page: Path) -> bool:
+    name, _, anchor = target.partition("#")
+    path = page.parent / name
+    if not path.exists():
+        return False
+    if not anchor or (name and path.suffix != ".md"):
+        return True
+    return anchor in anchors_of(path.read_text(encoding="utf-8") if name else text)
+
+
+def test_markdown_links_only_to_what_exists() -> None:
     pages = [path for path in repository_files() if path.suffix == ".md"]
     problems = {str(page.relative_to(ROOT)): link_problems(page.read_text(encoding="utf-8"), page) for page in pages}
     assert {name: found for name, found in problems.items() if found} == {}
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
-    (tmp_path / "here.md").touch()
-    text = """[good](here.md) [part](here.md#part) [web](https://example.org/x) [above](#above)
-[bad](gone.md) ![picture](gone.png "title") `[code](not-a-link.md)`
+    (tmp_path / "here.md").write_text("# The `one` part\n```text\n# no part\n```\n")
+    text = """# Above
+[good](here.md) [part](here.md#the-one-part) [web](https://example.org/x) [above](#above)
+[bad](gone.md) ![picture](gone.png "title") `[code](not-a-link.md)` [far](here.md#no-part) [below](#below)
 [reference]: gone-too.md
 ```text
 [block](not-a-link.md)
 ```
 """
-    assert link_problems(text, tmp_path / "page.md") == ["gone.md", "gone.png", "gone-too.md"]
+    assert link_problems(text, tmp_path / "page.md") == ["gone.md", "gone.png", "here.md#no-part", "#below", "gone-too.md"]
