@@ -288,6 +288,7 @@ class Membership:
         if column is None or (column.cut is not None and column.cut <= last):
             return
         self.recorded.setdefault(process, {})[by] = last
+        self.suspector.shorten()
         self.compare(column)
         if not self.part.open and last == column.last == 0 and process not in self.suspicions:
             self.suspect([(column, {"by": by})], "absent")

@@ -77,8 +77,8 @@ class Suspector:
         return self._experienced
 
     def _patience_with(self, column: Column) -> int:
-        """Omega for this member."""
-        if not self.is_experienced():
+        """Omega for this member. A member that suspects it knows how long blocks take: it has seen one that this process lacks."""
+        if not self.is_experienced() and column.process not in self._membership.recorded:
             return LONGEST * int(self._membership.parameters.suspect_after)
         return OPENING * self.patience if self._membership.part.open and column.heard < 0 else self.patience
 
@@ -93,16 +93,20 @@ class Suspector:
         while blocks and blocks[0][0] <= matrix.complete:
             delay = now - blocks.popleft()[1]
             if not self._experienced:
+                self.shorten()
                 self._experienced = True
-                if self._due:  # the timer was set for a longer omega
-                    self._due = 0
-                    membership.host.cancel_timer(("suspect", membership.part.group))
             if not membership.suspicions and not membership.failed:  # else it was late because of those
                 self._learn(delay)
         if blocks and not self._due and not membership.bye:
             due = [moment for column in matrix.members if (moment := self._due_of(column))]
             if due:
                 self._set(min(due))
+
+    def shorten(self) -> None:
+        """Omega is no longer the longest: the timer has to be set anew, which ``watch`` does."""
+        if not self._experienced and self._due:
+            self._due = 0
+            self._membership.host.cancel_timer(("suspect", self._membership.part.group))
 
     def _set(self, due: int) -> None:
         self._due = max(due, self._membership.host.now + 1)
