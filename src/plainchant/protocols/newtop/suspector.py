@@ -77,7 +77,7 @@ class Suspector:
         return self._experienced
 
     def _patience_with(self, column: Column) -> int:
-        """Omega for this member. A member that suspects it knows how long blocks take: it has seen one that this process lacks."""
+        """Omega for this member. Another that suspects it has seen a block complete, so it knows how long blocks take."""
         if not self.is_experienced() and column.process not in self._membership.recorded:
             return LONGEST * int(self._membership.parameters.suspect_after)
         return OPENING * self.patience if self._membership.part.open and column.heard < 0 else self.patience
