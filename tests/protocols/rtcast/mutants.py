@@ -388,6 +388,9 @@ def _reclaims_always(self: Sponsor) -> Reclaim | None:
 _RECLAIM = Sponsor._reclaim
 
 
+mutant("joiners knock at once, and often", Interface, "crowd")(property(lambda self: 0))
+
+
 # --- times and admission (4.1, section 5) -----------------------------------------------------------------------------
 
 

@@ -143,6 +143,34 @@ def _sixteen(
     )
 
 
+CROWDED = dataclasses.replace(NEAR, header=64, delay=Delay("uniform", _time(0.2), _time(1.9)))
+
+
+def _forty(name: str, *, r: int, network: Network = CROWDED) -> Scenario:
+    """Forty processes join a ring of four at one instant. Some of their knocks come before the packets of each turn."""
+    later = tuple(f"q{number:02}" for number in range(40))
+    return dataclasses.replace(
+        _sixteen(
+            name,
+            *(Fault(kind="join", at=_time(602.430558), process=process) for process in later),
+            later=later,
+            network=network,
+            size=4,
+        ),
+        seed=7,
+        parameters={
+            "retransmissions": r,
+            "header": 128,
+            "heartbeats": 1,
+            "hold": _time(4),
+            "gather": _time(1000),
+            "admission": False,
+        },
+        duration=_time(700),
+        workload=(Workload(rate=3.0, size=20),),
+    )
+
+
 _SEVENTEENTH = Fault(kind="join", at=_time(1050), process="q")
 
 
@@ -185,6 +213,12 @@ SCENARIOS: Mapping[str, Script] = {
     "a seventeenth joins": Script(_sixteen("seventeen", _SEVENTEENTH, later=("q",))),
     "a seventeenth joins, large headers": Script(
         _sixteen("seventeen-headers", _SEVENTEENTH, later=("q",), network=dataclasses.replace(NEAR, header=64))
+    ),
+    # Their knocks took the medium when members' turns began: one member did not hear itself, another had an omission.
+    "forty join at one instant, r = 0": Script(_forty("forty-0", r=0)),
+    "forty join at one instant, r = 1": Script(_forty("forty-1", r=1)),
+    "forty join at one instant, switched": Script(
+        _forty("forty-switched", r=0, network=dataclasses.replace(CROWDED, shared=False))
     ),
     # It asks again and again while the ring turns, and fifteen could answer.
     "one of sixteen is deaf": Script(

@@ -452,7 +452,7 @@ class Ring(Engine):
         holds = [self.holds.get(process, int(self.parameters.hold)) for process in path]
         wait = self.interface.patience(holds)
         if self.ring.index(self.me) < len(path):
-            wait += self.interface.slot
+            wait += self.interface.slot(self.ring)
         self.set_due(TOKEN, max(self.heard_at + wait, self.host.now))
 
     def _timed_out(self) -> None:
@@ -537,7 +537,7 @@ class Ring(Engine):
         if change is not None:
             self._speak(change)
         elif slot:
-            self.set_due(SLOT, self.host.now + self.interface.slot)
+            self.set_due(SLOT, self.host.now + self.interface.slot(self.ring))
         else:
             self._begin()
 
