@@ -10,6 +10,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from plainchant.core.engine import Host, Layer
@@ -53,6 +54,21 @@ def test_a_relay_that_hangs_is_replaced_and_its_node_stays() -> None:
     assert [each["process"] for each in run.details("suspect")] == ["n2.a"] * len(run.of("suspect"))
     for survivor in ("n1.a", "n1.b", "n2.b", "n2.c"):
         assert standstill(run, survivor, since=300, until=32_000) < 600
+
+
+@pytest.mark.parametrize("hung", ["n2.a", "n2.b"])
+def test_a_process_that_comes_back_does_not_suspect_its_former_incarnation(hung: str) -> None:
+    """The mark of the excluded process is still there when the next one takes a seat; it has not seen the silence itself."""
+    run = simulate(
+        TWO_NODES, messages("n1.b", 200, 60, rate=40), relays="", until=2_500,
+        faults=[fault("pause", 500, process=hung, length=700), fault("restart", 1202, process=hung)],
+    )  # fmt: skip
+    assert run.is_good, run.sentences
+    others = {"n2.a", "n2.b", "n2.c"} - {hung}
+    assert {(row["process"], msgspec.json.decode(row["detail"])["process"]) for row in run.of("suspect")} == {
+        (other, hung) for other in others
+    }
+    assert run.delivered(f"{hung}#1")
 
 
 @pytest.mark.parametrize("at", range(1800, 1850, 5))
