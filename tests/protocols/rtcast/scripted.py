@@ -109,10 +109,13 @@ def _long_hold(*loads: Workload, duration: float, gather: float = 120) -> Scenar
         later="q",
         network=SHARED,
         duration=duration,
+        seed=KNOCKS_EARLY,
     )
 
 
 SHARED = Network(delay=Delay("constant", _time(1)), bandwidth=BANDWIDTH, shared=True)
+KNOCKS_EARLY = 2
+"""A seed with which q, whose T is long, does not wait for long before it knocks."""
 REACHES_D = 3
 """The seed with which the half of c's last broadcast goes to d."""
 REACHES_A = 1

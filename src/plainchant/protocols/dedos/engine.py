@@ -163,7 +163,7 @@ class Dedos(Engine):
         """Goes on without processes that have lost their seats: a spare box that becomes active knows it, too."""
         excluded = [process for process in self.silent if process not in self.failed]
         for process in excluded:
-            if self.presence.has_watched(process):
+            if self.presence.saw_silence(process, self.host.now):
                 self.host.record("suspect", None, process=process, **self.presence.why(process).to_detail())
             self._fail(process)
         if excluded:

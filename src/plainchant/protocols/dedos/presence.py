@@ -55,7 +55,7 @@ class Presence:
         silent = []
         for place, connection in there:
             stamp, since = self._seen.get(connection.process, (-1, now))
-            if connection.stamp > stamp and not connection.gone:
+            if connection.stamp > stamp:
                 self._seen[connection.process] = (connection.stamp, now)
             if connection.gone or (connection.stamp <= stamp and self._is_silent(now - since)):
                 silent.append((place, connection))
@@ -65,10 +65,10 @@ class Presence:
         """Whether a stamp that has stood still for this long belongs to a process that hangs."""
         return length >= self._silence
 
-    def has_watched(self, process: ProcessId) -> bool:
-        """Whether this process has seen the other alive. One that joins, or that was stopped, may find a mark that others have
-        made: it goes on without the marked process, and suspects nothing itself."""
-        return process in self._seen
+    def saw_silence(self, process: ProcessId, now: int) -> bool:
+        """Whether this process has itself seen the silence of another one. It may only have found the mark: of a process that was
+        excluded before this one came, or that has ended and another process was told so first."""
+        return self._is_silent(now - self._seen.get(process, (0, now))[1])
 
     def why(self, process: ProcessId) -> Reason:
         """Why a process was excluded."""
