@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +48,15 @@ def attempt(row: Row, applied: Applied) -> list[str]:
 
 MUTANTS = Mutants(Path(__file__).with_name("mutants.toml"), attempt, searched=6 * sweep.SEEDS)
 mutant = MUTANTS.replaces
+
+
+@mutant("late packets are thrown away where time is soft", Ring, "fresh")
+def _throws_away(self: Ring, source: str, at: int, kind: str) -> bool:
+    with mock.patch.object(self, "parameters", dataclasses.replace(self.parameters, timing="hard")):
+        return _FRESH(self, source, at, kind)
+
+
+_FRESH = Ring.fresh
 
 
 # --- turns and crashes (4.1 to 4.3) -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
 from plainchant.core.model import MS, SECOND, Duration, ProcessId
@@ -174,6 +175,31 @@ def _forty(name: str, *, r: int, network: Network = CROWDED) -> Scenario:
     )
 
 
+def _stalls(seed: int) -> Scenario:
+    """The machine of all four members stands still again and again for longer than d_max, with parameters as live."""
+    random, at, faults = Random(f"stalls {seed}"), 1000.0, []
+    for _ in range(6):
+        length = random.uniform(130, 400)
+        faults += [
+            Fault(
+                kind="pause", at=_time(at + random.uniform(0, 3)), process=process, length=_time(length + random.uniform(0, 20))
+            )
+            for process in "abcd"
+        ]
+        at += length + random.uniform(20, 400)
+    live = {"timing": "soft", "delay_max": _time(100), "slack": _time(25), "hold": _time(20), "idle_hold": _time(4)}
+    return _scenario(
+        "stalls",
+        "abcd",
+        {**live, "bandwidth": 3 * BANDWIDTH, "gather": _time(3000)},
+        tuple(faults),
+        Workload(rate=50.0, size=64),
+        duration=5000,
+        seed=seed,
+        network=Network(delay=Delay("uniform", _time(0.2), _time(2))),
+    )
+
+
 _SEVENTEENTH = Fault(kind="join", at=_time(1050), process="q")
 
 
@@ -223,6 +249,8 @@ SCENARIOS: Mapping[str, Script] = {
     "forty join at one instant, switched": Script(
         _forty("forty-switched", r=0, network=dataclasses.replace(CROWDED, shared=False))
     ),
+    # What was under way when it stood still was thrown away as too old, r times in a row: well members had an omission.
+    "the machine stands still": Script(_stalls(0)),
     # It asks again and again while the ring turns, and fifteen could answer.
     "one of sixteen is deaf": Script(
         _sixteen("deaf-of-sixteen", _deaf("p5", 1050, 400), network=dataclasses.replace(NEAR, header=64)), {"p5": "deaf"}
