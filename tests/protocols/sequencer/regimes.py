@@ -85,6 +85,8 @@ def scenario_of(seed: int) -> Scenario:
         if random.random() < 0.5:
             faults.append(Fault(kind="crash", at=ms(1100, 2500, random), process=next(name for name in names if name != reader)))
         rates = RandomFaults(restart_halted=1.0)
+    if regime in ("long pauses", "readers", "survivors"):
+        faults, later = _come_and_go(Random(f"sequencer regimes, others {seed}"), names, faults)
     return Scenario(
         protocol="sequencer",
         name=f"regime-{seed}",
@@ -101,6 +103,18 @@ def scenario_of(seed: int) -> Scenario:
         fault=tuple(faults),
         random=rates,
     )
+
+
+def _come_and_go(random: Random, names: tuple[str, ...], faults: list[Fault]) -> tuple[list[Fault], tuple[str, ...]]:
+    """A process joins, and a member that nothing else happens to leaves, while others are stopped."""
+    at = faults[0].at
+    free = [name for name in names if name not in {fault.process for fault in faults}]
+    found = [*faults]
+    if len(free) > 2 and random.random() < 0.4:
+        found.append(Fault(kind="leave", at=Duration(at + ms(-300, 2000, random)), process=free[-1]))
+    if random.random() < 0.6:
+        found.append(Fault(kind="join", at=Duration(at + ms(-300, 2000, random)), process="q1"))
+    return found, ("q1",) if found[-1].kind == "join" else ()
 
 
 def _delay(random: Random, round_trip: int) -> Delay:
