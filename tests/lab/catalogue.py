@@ -55,13 +55,13 @@ def _catalogue() -> Iterator[Case]:
         yield from (Case(name, about, histories, "holds") for name, about, histories in module.GOOD)
         yield from (Case(name, about, histories, "nothing to check") for name, about, histories in module.NOTHING)
     yield from _timed()
-    for module in (test_progress, test_halts):
+    for about, module in (("progress", test_progress), ("halts", test_halts)):
         for name, options, histories, culprit in module.BAD:
-            yield Case(f"progress: {name}", "progress", histories, "violated", culprit, options)
+            yield Case(f"{about}: {name}", "progress", histories, "violated", culprit, options)
         for name, options, histories in module.GOOD:
-            yield Case(f"progress: {name}", "progress", histories, "holds", options=options)
+            yield Case(f"{about}: {name}", "progress", histories, "holds", options=options)
         for name, options, histories in module.NOTHING:
-            yield Case(f"progress: {name}", "progress", histories, "nothing to check", options=options)
+            yield Case(f"{about}: {name}", "progress", histories, "nothing to check", options=options)
     halves = {"a": "view 1 a,b | view 2 a | end", "b": "view 1 a,b | view 3 b | end"}
     yield Case("convergence: not drained", "convergence", halves, "nothing to check", options={"drained": False})
 

@@ -29,7 +29,7 @@ BAD: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
     ("a member is halted out of the blue", BOUNDS, {
         "a": f"{ABC} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
     }, "b"),
-    ("only answers are bounded", {"bounds": {"answer": 20}}, {
+    ("only the time of answers is stated", {"bounds": {"answer": 20}}, {
         "a": f"{ABC} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
     }, "b"),
     ("another member is paused, which the protocol tolerates", PAUSES, {
