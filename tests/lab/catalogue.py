@@ -55,7 +55,7 @@ def _catalogue() -> Iterator[Case]:
         yield from (Case(name, about, histories, "holds") for name, about, histories in module.GOOD)
         yield from (Case(name, about, histories, "nothing to check") for name, about, histories in module.NOTHING)
     yield from _timed()
-    for about, module in (("progress", test_progress), ("halts", test_halts)):
+    for about, module in (("progress", test_progress), ("progress: halts", test_halts)):
         for name, options, histories, culprit in module.BAD:
             yield Case(f"{about}: {name}", "progress", histories, "violated", culprit, options)
         for name, options, histories in module.GOOD:

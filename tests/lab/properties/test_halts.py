@@ -179,7 +179,7 @@ def test_a_halt_is_reported_while_the_others_go_on() -> None:
     """As soon as every history is known up to it, and not before: a fault that is read late may explain it."""
     on = " | ".join(f"null time={time}" for time in (90, 101, 110))
     members = {"a": f"{ABC} | {on}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {on}"}
-    facts = list(facts_of(trace(members, **BOUNDS)))
+    facts = list(facts_of(trace(members, bounds=BOUNDS["bounds"])))
     growing = Growing("r0")
     growing.feed(fact for fact in facts if fact.process != "c" or fact.time <= 90)
     for _ in range(3):
