@@ -21,6 +21,7 @@ from plainchant.protocols.mailbox.engine import Mailbox
 from plainchant.protocols.mailbox.message import Message
 from plainchant.protocols.mailbox.receiving import Receiver
 from plainchant.protocols.mailbox.sending import Outgoing, Sender
+from plainchant.protocols.variants import replaced
 from plainchant.sim.scripted import Script
 
 from .test_alive import MEMBERS, Ran, run
@@ -30,7 +31,7 @@ LATEST = 10 * MS
 OPERATIONS = 800
 """Of one process, of one kind, in one copy: more than a run has."""
 
-Rule = Callable[[pytest.MonkeyPatch], None]
+Rule = tuple[Any, str, Callable[..., Any]]
 
 
 def busy(seed: int, often: float = 0.05, mean: int = 1 * MS) -> Ran:
@@ -61,55 +62,48 @@ def busy(seed: int, often: float = 0.05, mean: int = 1 * MS) -> Ran:
     )
 
 
-def _bars_only_what_was_rejected(patch: pytest.MonkeyPatch) -> None:
-    bar = Receiver._bar
-
-    def only_rejected(self: Receiver, copy: Copy, message: Message) -> None:
-        if message.verdict is False:
-            bar(self, copy, message)
-
-    patch.setattr(Receiver, "_bar", only_rejected)
+_BAR = Receiver._bar
 
 
-def _sends_again_before_the_send_is_over(patch: pytest.MonkeyPatch) -> None:
-    def end(self: Mailbox) -> None:
-        if self.outcome is not None:
-            accepted, self.outcome = self.outcome, None
-            self._ended(accepted)
-
-    patch.setattr(Mailbox, "_end_if_over", end)
+def _bars_only_what_was_rejected(self: Receiver, copy: Copy, message: Message) -> None:
+    if message.verdict is False:
+        _BAR(self, copy, message)
 
 
-def _passes_by_what_was_removed(patch: pytest.MonkeyPatch) -> None:
-    def rejects_nothing(message: Message) -> None:
-        return
-
-    patch.setattr(first, "_reject", rejects_nothing)
-
-
-def _withdraws_what_others_have_accepted(patch: pytest.MonkeyPatch) -> None:
-    def withdraw(self: Sender, outgoing: Outgoing) -> Generator[Any, Any, bool]:
-        def remove(copy: Copy) -> None:
-            there = find(copy, outgoing.slot, outgoing.key)
-            if there is not None:
-                copy.put(outgoing.slot, changed(there, done=there.listed, removed=True))
-
-        for copy in range(self.box.copies):
-            yield self.box.flag(copy, remove)
-        return True
-
-    patch.setattr(Sender, "withdraw", withdraw)
+def _sends_again_before_the_send_is_over(self: Mailbox) -> None:
+    if self.outcome is not None:
+        accepted, self.outcome = self.outcome, None
+        self._ended(accepted)
 
 
+def _passes_by_what_was_removed(message: Message) -> None:
+    """Rejects nothing."""
+
+
+def _withdraws_what_others_have_accepted(self: Sender, outgoing: Outgoing) -> Generator[Any, Any, bool]:
+    def remove(copy: Copy) -> None:
+        there = find(copy, outgoing.slot, outgoing.key)
+        if there is not None:
+            copy.put(outgoing.slot, changed(there, done=there.listed, removed=True))
+
+    for copy in range(self.box.copies):
+        yield self.box.flag(copy, remove)
+    return True
+
+
+BARS: Rule = (Receiver, "_bar", _bars_only_what_was_rejected)
+SENDS: Rule = (Mailbox, "_end_if_over", _sends_again_before_the_send_is_over)
+PASSES: Rule = (first, "_reject", _passes_by_what_was_removed)
+WITHDRAWS: Rule = (Sender, "withdraw", _withdraws_what_others_have_accepted)
 CASES: dict[tuple[int, float, int], Rule] = {
-    (15, 0.05, 1 * MS): _bars_only_what_was_rejected,
-    (58, 0.05, 1 * MS): _bars_only_what_was_rejected,
-    (0, 0.05, 1 * MS): _sends_again_before_the_send_is_over,
-    (12, 0.05, 1 * MS): _sends_again_before_the_send_is_over,
-    (3, 0.05, 1 * MS): _withdraws_what_others_have_accepted,
-    (18, 0.05, 1 * MS): _withdraws_what_others_have_accepted,
-    (11, 0.15, 4 * MS): _passes_by_what_was_removed,
-    (32, 0.1, 2 * MS): _passes_by_what_was_removed,
+    (15, 0.05, 1 * MS): BARS,
+    (58, 0.05, 1 * MS): BARS,
+    (0, 0.05, 1 * MS): SENDS,
+    (12, 0.05, 1 * MS): SENDS,
+    (3, 0.05, 1 * MS): WITHDRAWS,
+    (18, 0.05, 1 * MS): WITHDRAWS,
+    (11, 0.15, 4 * MS): PASSES,
+    (32, 0.1, 2 * MS): PASSES,
 }
 """How a run is drawn, and the rule without which it loses a member."""
 
@@ -124,6 +118,7 @@ def test_a_busy_machine_loses_no_member(seed: int, often: float, mean: int) -> N
 
 
 @pytest.mark.parametrize(("seed", "often", "mean"), CASES)
-def test_without_the_rule_it_does(seed: int, often: float, mean: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    CASES[seed, often, mean](monkeypatch)
-    assert set(busy(seed, often, mean).halted().values()) & {"excluded", "missed"}
+def test_without_the_rule_it_does(seed: int, often: float, mean: int) -> None:
+    with replaced(*CASES[seed, often, mean]):
+        ran = busy(seed, often, mean)
+    assert set(ran.halted().values()) & {"excluded", "missed"}
