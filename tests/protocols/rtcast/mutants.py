@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import msgspec
 
@@ -29,6 +28,7 @@ from plainchant.protocols.rtcast.packets import Ask, Asked, Beat, Change, Data, 
 from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.protocols.rtcast.ring import Ring
 from plainchant.protocols.rtcast.sponsor import Sponsor
+from plainchant.protocols.variants import Replacement, Variant
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
 from . import scripted, sweep
@@ -52,8 +52,10 @@ mutant = MUTANTS.replaces
 
 @mutant("late packets are thrown away where time is soft", Ring, "fresh")
 def _throws_away(self: Ring, source: str, at: int, kind: str) -> bool:
-    with mock.patch.object(self, "parameters", dataclasses.replace(self.parameters, timing="hard")):
-        return _FRESH(self, source, at, kind)
+    declared, self.parameters = self.parameters, dataclasses.replace(self.parameters, timing="hard")
+    is_fresh = _FRESH(self, source, at, kind)
+    self.parameters = declared
+    return is_fresh
 
 
 _FRESH = Ring.fresh
@@ -389,13 +391,14 @@ def _no_query(self: Sponsor) -> Any:
 @mutant("P is given back while somebody joins", Sponsor, "_reclaim")
 def _reclaims_always(self: Sponsor) -> Reclaim | None:
     asked, self._asked = self._asked, None
-    with mock.patch.object(Entrance, "knockers", return_value=()):
+    with AT_NO_DOOR.applied():
         word = _RECLAIM(self)
     self._asked = asked
     return word
 
 
 _RECLAIM = Sponsor._reclaim
+AT_NO_DOOR = Variant("no process knocks", (Replacement(Entrance, "knockers", lambda self: ()),))
 
 
 mutant("joiners knock at once, and often", Interface, "crowd")(property(lambda self: 0))
