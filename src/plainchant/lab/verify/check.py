@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...trace.reader import Part
-from ...trace.validation import validate
+from ...trace.schema import Malformed
+from ...trace.validation import misplaced, validate
 from ..properties import PROPERTIES, Outcome, Verification
-from ..properties.certificates.evidence import Evidence, Messages
-from ..properties.certificates.records import Slice
+from ..properties.certificates.evidence import Evidence, Messages, arrangement
+from ..properties.certificates.records import Misplaced, Slice
 from ..properties.certificates.unit import Unit
 from ..properties.facts import Columns, Run, runs_of
 from ..properties.proof import prove
@@ -34,12 +35,20 @@ class Found(Result):
     suspect: bool = False  # the same for validation
     unresolved: tuple[Messages, ...] = ()  # messages whose digests have to be compared before ``integrity`` can be said to hold
     untimed: Untimed | None = None  # what the times of rows must show before ``deadline`` can be said to hold
-    out_of_order: bool = False  # it is suspect because rows of a history stand apart, which may only be their order in the files
+    out_of_order: bool = False  # rows of a history stand apart, which may only be their order in the files
+    misplaced: tuple[Misplaced, ...] = ()  # rows whose index is wrong in any order
+    rows: int = 0
 
     @property
     def is_open(self) -> bool:
         """Whether something is left to settle."""
         return self.suspect or bool(self.doubtful) or bool(self.unresolved) or self.untimed is not None
+
+    def tell_misplaced(self) -> None:
+        """Says which rows are malformed, without a further look at them."""
+        problems = [(row.file, self.run, row.process, row.at, misplaced(row.at, row.due)) for row in self.misplaced]
+        self.malformed = [Malformed(*problem) for problem in problems]
+        self.suspect, self.misplaced = False, ()
 
     def settle_times(self, seen: Timed) -> None:
         """Says that ``deadline`` holds, or leaves it to the exact search."""
@@ -56,7 +65,8 @@ def judge(facts: Run, slices: Sequence[Slice], properties: Sequence[str] | None,
     """What the certificates of a run come to."""
     evidence = Evidence(facts, slices)
     proof = prove(evidence, properties)
-    found = Found(run=facts.name, suspect=proof.suspect, doubtful=tuple(proof.doubtful), out_of_order=evidence.out_of_order)
+    found = Found(run=facts.name, suspect=proof.suspect, doubtful=tuple(proof.doubtful), rows=evidence.rows)
+    found.out_of_order, found.misplaced = evidence.out_of_order, tuple(evidence.misplaced)
     if not proof.suspect:
         for report, checked in proof.decided:
             found.add_report(report, checked, evidence.rows, most)
@@ -123,8 +133,10 @@ def proved(
 
 def judge_alone(run: str, slices: Sequence[Slice], properties: Sequence[str] | None, most: int | None = MAX_SHOWN) -> Found:
     """A run whose slices come from several units and bring their skeletons."""
-    if any(part.suspect for part in slices):
-        return Found(run=run, suspect=True)
+    if any(part.suspect for part in slices):  # facts are made of rows that can be understood
+        out_of_order, wrong = arrangement(slices)
+        rows = sum(part.rows for part in slices)
+        return Found(run=run, suspect=True, out_of_order=out_of_order, misplaced=tuple(wrong), rows=rows)
     skeleton = pa.concat_tables([part.skeleton for part in slices], promote_options="permissive")
     facts = Run(run, Columns(skeleton), range(skeleton.num_rows))
     return judge(facts, slices, properties, most)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.model import TraceError
-from ...trace.reader import Part, conform
+from ...trace.reader import Part, conform, within
 from ...trace.schema import REQUIRED, Malformed, MalformedTrace
 from ...trace.validation import null_problems
 from ..properties import Verification, Violation
@@ -57,7 +57,7 @@ MAX_WARNINGS: Final = 100
 
 _UNIT_ROWS: Final = 500_000  # rows that come through Spark's reader are put together to units of this size
 _LEAST_UNIT: Final = 100_000
-_SORT_FROM: Final = 200_000  # from this size a run out of order is worth sorting everything
+_SORT_FROM: Final = 200_000  # a run out of order is sorted by Spark from this size on; a smaller one is read again
 _DESCRIBED: Final = 20_000  # a task that finds more violations describes one for each run and property
 
 
@@ -103,19 +103,22 @@ def verify(
         total = Sum()
         with watched(spark, progress, "reading"):
             open_runs = _verify_chunks(spark, plan, options, total) if plan.chunks else []
-        if any(found.out_of_order for found in open_runs) and plan.rows > _SORT_FROM:
-            total, open_runs = Sum(), []
-            by_label = {piece.label: piece.path for chunk in plan.chunks for piece in chunk.pieces}
-            for label, path in by_label.items():
-                files = [piece.file for chunk in plan.chunks for piece in chunk.pieces if piece.path == path]
+        if total.malformed:  # nothing is verified then
+            return _verification(total, options)
+        apart = {found.run for found in open_runs if found.out_of_order and found.rows > _SORT_FROM}
+        if apart:
+            open_runs = [found for found in open_runs if found.run not in apart]
+            for source in _sources_of(plan, apart):
                 with watched(spark, progress, "sorting"):
-                    _verify_sorted(spark, parts.addresses(path, list(dict.fromkeys(files))), path, label, options, total)
+                    _verify_sorted(spark, source, options, total)
         for path in plan.foreign:
             with watched(spark, progress, "sorting"):
-                _verify_sorted(spark, [path], path, f"{path}:" if len(set(paths)) > 1 else "", options, total)
+                _verify_sorted(spark, _Source(path, (path,), f"{path}:" if len(set(paths)) > 1 else ""), options, total)
         if any(found.unresolved for found in open_runs):
             with watched(spark, progress, "comparing"):
-                open_runs = _compare(spark, plan, open_runs, total)
+                messages = _unresolved(open_runs)
+                digests = tasks(spark, plan.pieces_with_any(messages), partial(_digests, messages), _sql(DIGEST_SCHEMA))
+                open_runs = _compare(digests, open_runs, total)
         if any(found.untimed is not None for found in open_runs):
             with watched(spark, progress, "timing"):
                 wanted = _untimed(open_runs)
@@ -169,12 +172,14 @@ def _collect(frame: DataFrame, total: Sum) -> list[Found]:
     return sorted(open_runs, key=lambda found: found.run)
 
 
-def _compare(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], total: Sum) -> list[Found]:
+def _unresolved(open_runs: Sequence[Found]) -> dict[str, tuple[Messages, ...]]:
+    return {found.run: found.unresolved for found in open_runs if found.unresolved}
+
+
+def _compare(digests: DataFrame, open_runs: list[Found], total: Sum) -> list[Found]:
     """Compares the digests that certificates could not; returns the runs that are still open."""
     from pyspark.sql import functions as F
 
-    wanted = {found.run: found.unresolved for found in open_runs if found.unresolved}
-    digests = tasks(spark, plan.pieces_with_any(wanted), partial(_digests, wanted), _sql(DIGEST_SCHEMA))
     kinds = digests.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds"))
     differing = kinds.filter("kinds > 1")
     wrong = {row["run"] for row in differing.select("run").distinct().collect()}
@@ -213,11 +218,33 @@ def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], optio
     _collect(tasks(spark, work, partial(_search_run, options), CERTIFICATE_SQL), total)
 
 
-def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: str, options: Options, total: Sum) -> None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Source:
+    """Files that Spark's reader takes: those of one path."""
+
+    path: str
+    files: tuple[str, ...]
+    label: str  # stands before the names of its runs
+    runs: tuple[str, ...] | None = None  # these alone; None: all
+
+
+def _sources_of(plan: parts.Plan, runs: Set[str]) -> Iterator[_Source]:
+    """The files that can hold some runs, path by path."""
+    by_path: dict[tuple[str, str], dict[str, None]] = {}
+    for piece in plan.pieces_with_any(runs):
+        by_path.setdefault((piece.path, piece.label), {})[piece.file] = None
+    for (path, label), files in by_path.items():
+        mine = tuple(sorted(run for run in runs if run.startswith(label)))
+        yield _Source(path, tuple(parts.addresses(path, list(files))), label, mine)
+
+
+def _verify_sorted(spark: SparkSession, source: _Source, options: Options, total: Sum) -> None:
     """The way through Spark's reader: sorted, certified, settled; what is left is gathered by run and searched."""
     from pyspark.sql import functions as F
 
-    frame = _frame(spark, files, path, label)
+    frame = _frame(spark, source)
+    if source.runs is None and not frame.take(1):
+        raise TraceError(parts.without_rows(source.path))
     keys = ["run", "process", "index"]
     nothing = frame.filter(" or ".join(f"{name} is null" for name in REQUIRED))
     for row in nothing.limit(MAX_PROBLEMS).collect():
@@ -229,6 +256,11 @@ def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: 
     certified = ordered.mapInArrow(_certify_sorted, CERTIFICATE_SQL)
     settled = certified.repartition("key").mapInArrow(partial(_settle, options), CERTIFICATE_SQL)
     open_runs = _collect(settled, total)
+    if total.malformed:
+        total.malformed = _with_files(frame, total.malformed)
+        return
+    if any(found.unresolved for found in open_runs):
+        open_runs = _compare(_digests_in(frame, _unresolved(open_runs)), open_runs, total)
     untimed = _untimed(open_runs)
     if untimed:
         block = F.call_function("div", F.col("seq"), F.lit(deadlines.BLOCK)).alias("block")
@@ -241,24 +273,55 @@ def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: 
         _collect(wanted.repartition("run").mapInArrow(partial(_search_gathered, found, options), CERTIFICATE_SQL), total)
 
 
-def _frame(spark: SparkSession, files: Sequence[str], path: str, label: str) -> DataFrame:
+def _with_files(frame: DataFrame, malformed: Sequence[Malformed]) -> list[Malformed]:
+    """Problems with the files of their rows, which sorting forgets. Where a row stands twice, the last of its files counts."""
+    from pyspark.sql import functions as F
+
+    places = [(problem.run, problem.process, problem.index) for problem in malformed]
+    is_one = F.lit(False)
+    for run, process, index in places:
+        is_one = is_one | ((F.col("run") == run) & (F.col("process") == process) & (F.col("index") == index))
+    rows = frame.filter(is_one).select("run", "process", "index", "file").sort("file").collect()
+    files = {(row["run"], row["process"], row["index"]): row["file"] for row in rows}
+    return [dataclasses.replace(p, file=p.file or files.get(at)) for p, at in zip(malformed, places, strict=True)]
+
+
+def _digests_in(frame: DataFrame, wanted: Mapping[str, Sequence[Messages]]) -> DataFrame:
+    """The digests that rows give for some messages."""
+    from pyspark.sql import functions as F
+
+    is_wanted = F.lit(False)
+    for run, messages in wanted.items():
+        for group, sender, low, high in messages:
+            of_sender = (F.col("run") == run) & (F.col("group") == group) & (F.col("sender") == sender)
+            is_wanted = is_wanted | (of_sender & F.col("seq").between(low, high))
+    about = F.col("kind").isin("send", "deliver") & F.col("digest").isNotNull()
+    return frame.filter(about & is_wanted).select(DIGEST_SCHEMA.names)
+
+
+def _frame(spark: SparkSession, source: _Source) -> DataFrame:
     """The rows of some files as Spark reads them, in our columns and types, with the file each came from."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
-        frame = spark.read.parquet(*files)
+        frame = spark.read.parquet(*source.files)
         problems = conform(to_arrow_schema(frame.schema).empty_table())[1]
     except AnalysisException as error:
         reason = str(error).splitlines()[0]
-        raise TraceError(f"cannot read a trace at {path}: {reason}; check the address, and that Spark knows its kind") from error
+        raise TraceError(
+            f"cannot read a trace at {source.path}: {reason}; check the address, and that Spark knows its kind"
+        ) from error
     if problems:
-        raise MalformedTrace([Malformed(path, None, None, None, problem) for problem in problems])
+        raise MalformedTrace([Malformed(source.path, None, None, None, problem) for problem in problems])
     types = {"members": "array<string>", **dict.fromkeys(STRINGS, "string")}
     others = [name for name in COLUMNS if name != "run"]
     columns = [F.col(f"`{name}`").cast(types.get(name, "bigint")).alias(name) for name in others]
-    return frame.select(F.concat(F.lit(label), F.col("run")).alias("run"), *columns, F.col("_metadata.file_path").alias("file"))
+    run, file = F.concat(F.lit(source.label), F.col("run")), F.col("_metadata.file_path").alias("file")
+    if source.runs is not None:
+        frame = frame.filter(F.col("run").isin([run[len(source.label) :] for run in source.runs]))
+    return frame.select(run.alias("run"), *columns, file)
 
 
 def tasks(spark: SparkSession, work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], schema: str) -> DataFrame:
@@ -297,7 +360,7 @@ def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator
         total.malformed = list(error.malformed)
         yield f"#{number}", "sum", total
         return
-    units = [Unit(table.slice(first, rows)) for first, rows in _bundles(files)]
+    units = [Unit(table.slice(first, rows), within(files, first, rows)) for first, rows in _bundles(files)]
     if any(unit.without_place for unit in units):
         total.malformed = list(null_problems(table, files))[:MAX_PROBLEMS]
     split = {run for unit in units for run in unit.runs if chunk.is_split(run)}
@@ -345,11 +408,13 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     total = Sum()
     for run in sorted(slices):
         found = judge_alone(run, slices.pop(run), options.properties, options.most)
+        if found.misplaced and not found.out_of_order and found.rows > _SORT_FROM:
+            found.tell_misplaced()
         if found.is_open:
             yield from _rows([(run, "open", found)])
         else:
             total.add(found)
-    if total.outcomes or total.warnings:
+    if total.outcomes or total.warnings or total.malformed:
         yield from _rows([("#", "sum", total.thinned(options.most))])
 
 

@@ -87,7 +87,8 @@ class Plan:
 def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, least_rows: int = LEAST_ROWS) -> Plan:
     """Looks at the footers of everything that the paths mean.
 
-    Raises TraceError if there is nothing, MalformedTrace for files that are no Parquet, lack a column, or are too new."""
+    Raises TraceError if there is nothing or no row in it, and MalformedTrace for files that are no Parquet, lack a column or are
+    too new."""
     groups: list[Piece] = []
     malformed: list[Malformed] = []
     foreign: list[str] = []
@@ -102,15 +103,22 @@ def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, leas
                 raise
             foreign.append(path)
             continue
+        before = len(groups), len(malformed)
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             for found, problems in pool.map(lambda file: _footer(filesystem, path, file, label), files):  # noqa: B023
                 groups += found
                 malformed += problems
+        if len(malformed) == before[1] and not any(piece.rows for piece in groups[before[0] :]):
+            raise TraceError(without_rows(path))
     if malformed:
         raise MalformedTrace(malformed)
     rows = sum(piece.rows for piece in groups)
     wanted = min(chunk_rows, max(least_rows, rows // (4 * slots)))
     return Plan(tuple(_chunks(groups, wanted)), tuple(foreign))
+
+
+def without_rows(path: str) -> str:
+    return f"the trace at {path} has no rows: nothing happened in it that could be right or wrong; check what wrote it"
 
 
 def only_spark_knows(path: str) -> bool:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..facts import Event, Run, View, between
 from .agreed import BLOCK, Blocks, hash_block
 from .ranges import Range, Ranges
-from .records import Delivered, Own, Ranked, RankKey, Sent, Slice
+from .records import Delivered, Extent, Misplaced, Own, Ranked, RankKey, Sent, Slice
 
 Codes: TypeAlias = NDArray[Any]
 Place: TypeAlias = tuple[str, str]  # (process, group)
@@ -39,8 +39,8 @@ class Evidence:
         self.facts = facts
         self.slices = slices
         self.rows = sum(part.rows for part in slices)
-        self.suspect = False
-        self.out_of_order = False  # rows of a history are missing between others, or its pieces overlap
+        self.out_of_order, self.misplaced = arrangement(slices)
+        self.suspect = self.out_of_order or bool(self.misplaced)
         self._events: dict[str, dict[int, Event]] = {}
         self._arrange()
 
@@ -50,8 +50,7 @@ class Evidence:
             only = self.slices[0]
             self._deliveries: Iterable[Delivered] = only.delivered
             self._sends: Iterable[Sent] = only.sent
-            self.out_of_order = any(extent.first != 0 or extent.has_gaps for extent in only.extents)
-            self.suspect = self.suspect or self.out_of_order or bool(only.claims)
+            self.suspect = self.suspect or bool(only.claims)
             first_sends = {sent[:2]: sent.low for sent in reversed(only.sent)}
             self.suspect = self.suspect or any(low != 1 for low in first_sends.values())
             self.leads = any(own.lead > 0 for own in only.own)
@@ -62,7 +61,6 @@ class Evidence:
         self._join(sorted(begins, key=lambda begin: begin[0]))
 
     def _join(self, begins: list[tuple[int, Slice, str]]) -> None:
-        expected: dict[str, int] = {}
         final: set[str] = set()
         sent: dict[Place, int] = {}
         self.leads = False
@@ -70,9 +68,7 @@ class Evidence:
         for first, part, process in begins:
             there = places[id(part)]
             extent = there.extents[process]
-            self.out_of_order = self.out_of_order or extent.has_gaps or first != expected.get(process, 0)
             self.suspect = self.suspect or process in final
-            expected[process] = extent.last + 1
             if extent.final:
                 final.add(process)
             for own in there.own.get(process, ()):
@@ -81,7 +77,6 @@ class Evidence:
             for group, view in there.claims.get(process, ()):
                 views = [i.view.number for i in self.facts.histories[process].views.get(group, ()) if i.index < first]
                 self.suspect = self.suspect or view != (views[-1] if views else None)
-        self.suspect = self.suspect or self.out_of_order
         numbers: dict[Place, int] = {}
         for span in self._sends:
             self.suspect = self.suspect or span.low != numbers.get(span[:2], 0) + 1
@@ -299,6 +294,33 @@ class Evidence:
     def dating(self) -> list[Place]:
         """Processes that send messages with deadlines, and in which groups."""
         return sorted({place for part in self.slices for place in part.dating})
+
+
+def arrangement(slices: Sequence[Slice]) -> tuple[bool, list[Misplaced]]:
+    """Whether rows of a history may only stand in another order than their indices, and the rows that are misplaced in any order.
+
+    Where the pieces of a history do not overlap, or are complete, sorting fills no gap and removes no repetition."""
+    pieces: dict[str, list[Extent]] = {}
+    for part in slices:
+        for extent in part.extents:
+            pieces.setdefault(extent.process, []).append(extent)
+    out_of_order, misplaced = False, list[Misplaced]()
+    for process in sorted(pieces):
+        due, found, is_complete, is_open = 0, list[Misplaced](), True, False
+        for extent in sorted(pieces[process], key=lambda extent: extent.first):
+            if extent.first < due:
+                is_open = is_open or not is_complete or bool(extent.jumps)
+                found.append(extent.begin._replace(due=extent.first + 1))
+            elif extent.first > due or extent.first < 0:
+                found.append(extent.begin._replace(due=due))
+            found += extent.jumps
+            is_complete = is_complete and not extent.jumps
+            due = max(due, extent.last + 1)
+        if is_open:
+            out_of_order = True
+        else:
+            misplaced += found
+    return out_of_order, misplaced
 
 
 class _Places:
