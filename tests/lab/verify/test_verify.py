@@ -80,16 +80,13 @@ def test_a_digest_that_differs_just_where_a_process_crashed_is_found(spark: Spar
         assert found.verdict == verdict
 
 
-@pytest.mark.parametrize("sort_from", [0, 10**9])
-def test_rows_in_any_order_over_any_files(
-    spark: SparkSession, crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sort_from: int
-) -> None:
+@pytest.mark.parametrize("large_rows", [0, 10**9])
+def test_rows_in_any_order_over_any_files(spark: SparkSession, crash: pa.Table, tmp_path: Path, large_rows: int) -> None:
     """Sorted by Spark where that is worth it, or where the run is read again."""
-    monkeypatch.setattr(module, "_SORT_FROM", sort_from)
     places = pa.array(range(crash.num_rows))
     scattered = crash.take(pc.sort_indices(pc.bit_wise_and(pc.multiply(places, 7919), 4095)))
     pq.write_table(scattered, tmp_path / "t.parquet", row_group_size=500)
-    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1)
+    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1, large_rows=large_rows)
     same(found, by_reference(crash))
 
 
@@ -140,13 +137,12 @@ def test_a_missing_row_is_malformed_whichever_way_it_goes(spark: SparkSession, c
         assert "is missing" in problem.problem
 
 
-@pytest.mark.parametrize("sort_from", [0, 10**9], ids=["told at once", "read again"])
+@pytest.mark.parametrize("large_rows", [0, 10**9], ids=["told at once", "read again"])
 @pytest.mark.parametrize("spoil", ["a gap", "a repeat that a gap hides", "a file that is there twice"])
 def test_rows_that_no_order_mends_are_malformed(
-    spark: SparkSession, crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sort_from: int, spoil: str
+    spark: SparkSession, crash: pa.Table, tmp_path: Path, large_rows: int, spoil: str
 ) -> None:
     """Also where the two rows are in different files, as they are here."""
-    monkeypatch.setattr(module, "_SORT_FROM", sort_from)
     at = crash.column("kind").to_pylist().index("deliver", 1_000)
     place = crash.column_names.index("index")
     index = crash.column("index").to_pylist()
@@ -160,7 +156,7 @@ def test_rows_that_no_order_mends_are_malformed(
         pq.write_table(rows.slice(at, 1), tmp_path / "2b.parquet")
     pq.write_table(rows.slice(0, at), tmp_path / "1.parquet", row_group_size=500)
     pq.write_table(rows.slice(at), tmp_path / "2.parquet", row_group_size=500)
-    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1)
+    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1, large_rows=large_rows)
     assert found.verdict == "malformed"
     problem = found.malformed[0]
     assert (problem.process, problem.index) == (crash.column("process")[at].as_py(), due[0])
@@ -171,7 +167,6 @@ def test_rows_that_no_order_mends_are_malformed(
 def test_only_the_run_that_is_out_of_order_is_sorted(
     spark: SparkSession, crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SORT_FROM", 0)
     sorted_runs = []
     sort = module._verify_sorted
 
@@ -185,7 +180,7 @@ def test_only_the_run_that_is_out_of_order_is_sorted(
     for name, rows in (("r1", crash), ("r2", scattered), ("r3", crash)):
         run = pa.array([name] * crash.num_rows)
         pq.write_table(rows.set_column(0, "run", run), tmp_path / f"{name}.parquet", row_group_size=500)
-    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1)
+    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1, large_rows=0)
     assert [(source.runs, len(source.files)) for source in sorted_runs] == [(("r2",), 1)]
     expected = by_reference(crash).properties
     assert {n: (o.runs, o.cases) for n, o in found.properties.items()} == {n: (3, 3 * o.cases) for n, o in expected.items()}
@@ -194,7 +189,6 @@ def test_only_the_run_that_is_out_of_order_is_sorted(
 def test_sorted_runs_have_their_digests_compared_and_are_not_searched(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SORT_FROM", 0)
     monkeypatch.setattr(module, "_UNIT_ROWS", 301)
     monkeypatch.setattr(module, "_search_gathered", None)
     for digest, verdict in ((7, "holds"), (8, "violated")):
@@ -203,8 +197,7 @@ def test_sorted_runs_have_their_digests_compared_and_are_not_searched(
         pq.write_table(scattered, tmp_path / f"{digest}.parquet", row_group_size=300)
         if verdict == "violated":
             monkeypatch.undo()
-            monkeypatch.setattr(module, "_SORT_FROM", 0)
-        found = verify(spark, [str(tmp_path / f"{digest}.parquet")], ["integrity"], chunk_rows=300, least_rows=1)
+        found = verify(spark, [str(tmp_path / f"{digest}.parquet")], ["integrity"], chunk_rows=300, least_rows=1, large_rows=0)
         same(found, by_reference(table, ["integrity"]))
         assert found.verdict == verdict
 

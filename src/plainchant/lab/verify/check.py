@@ -16,10 +16,11 @@ from ...trace.reader import Part
 from ...trace.schema import Malformed
 from ...trace.validation import misplaced, validate
 from ..properties import PROPERTIES, Outcome, Verification
-from ..properties.certificates.evidence import Evidence, Messages, arrangement
+from ..properties.certificates.evidence import Doubtful, Evidence, Messages, arrangement
 from ..properties.certificates.records import Misplaced, Slice
 from ..properties.certificates.unit import Unit
 from ..properties.facts import Columns, Run, runs_of
+from ..properties.narrowing.narrow import Narrowed, narrow, searched
 from ..properties.proof import prove
 from ..properties.reference import check_run, require_known, warnings_of
 from ..properties.report import MAX_SHOWN, Result
@@ -38,17 +39,25 @@ class Found(Result):
     out_of_order: bool = False  # rows of a history stand apart, which may only be their order in the files
     misplaced: tuple[Misplaced, ...] = ()  # rows whose index is wrong in any order
     rows: int = 0
+    narrowed: Narrowed | None = None  # some properties are left to the reference check of a few messages' rows
 
     @property
     def is_open(self) -> bool:
         """Whether something is left to settle."""
-        return self.suspect or bool(self.doubtful) or bool(self.unresolved) or self.untimed is not None
+        return self.suspect or bool(self.doubtful or self.unresolved) or self.untimed is not None or self.narrowed is not None
 
     def tell_misplaced(self) -> None:
         """Says which rows are malformed, without a further look at them."""
         problems = [(row.file, self.run, row.process, row.at, misplaced(row.at, row.due)) for row in self.misplaced]
         self.malformed = [Malformed(*problem) for problem in problems]
         self.suspect, self.misplaced = False, ()
+
+    def settle_narrowed(self, rows: pa.Table, most: int | None = MAX_SHOWN) -> None:
+        """Decides the properties that were narrowed down, from the rows about the doubtful messages."""
+        if self.narrowed is not None:
+            for report in searched(self.narrowed, rows):
+                self.add_report(report, 1, self.rows, most)
+            self.narrowed = None
 
     def settle_times(self, seen: Timed) -> None:
         """Says that ``deadline`` holds, or leaves it to the exact search."""
@@ -63,7 +72,11 @@ class Found(Result):
 
 def judge(facts: Run, slices: Sequence[Slice], properties: Sequence[str] | None, most: int | None = MAX_SHOWN) -> Found:
     """What the certificates of a run come to."""
-    evidence = Evidence(facts, slices)
+    return _judge(Evidence(facts, slices), properties, most)
+
+
+def _judge(evidence: Evidence, properties: Sequence[str] | None, most: int | None) -> Found:
+    facts = evidence.facts
     proof = prove(evidence, properties)
     found = Found(run=facts.name, suspect=proof.suspect, doubtful=tuple(proof.doubtful), rows=evidence.rows)
     found.out_of_order, found.misplaced = evidence.out_of_order, tuple(evidence.misplaced)
@@ -82,7 +95,7 @@ def look_closely(
     found: Found, table: pa.Table, files: Sequence[Part], properties: Sequence[str] | None, most: int | None = MAX_SHOWN
 ) -> None:
     """Settles what the certificates left open, from all rows of the run."""
-    found.malformed = validate(_plain(table), files) if found.suspect else []
+    found.malformed = validate(plain(table), files) if found.suspect else []
     if found.malformed:
         return
     if found.untimed is not None:
@@ -131,18 +144,37 @@ def proved(
             yield judge(Run(run, columns[id(unit)], unit.skeleton_rows(place)), [only], properties, most)
 
 
-def judge_alone(run: str, slices: Sequence[Slice], properties: Sequence[str] | None, most: int | None = MAX_SHOWN) -> Found:
-    """A run whose slices come from several units and bring their skeletons."""
+def judge_alone(
+    run: str,
+    slices: Sequence[Slice],
+    properties: Sequence[str] | None,
+    most: int | None = MAX_SHOWN,
+    *,
+    narrow_from: int | None = None,
+) -> Found:
+    """A run whose slices come from several units and bring their skeletons. What is doubtful in one of ``narrow_from`` rows or
+    more is narrowed down to a few messages where that can be done."""
     if any(part.suspect for part in slices):  # facts are made of rows that can be understood
         out_of_order, wrong = arrangement(slices)
         rows = sum(part.rows for part in slices)
         return Found(run=run, suspect=True, out_of_order=out_of_order, misplaced=tuple(wrong), rows=rows)
     skeleton = pa.concat_tables([part.skeleton for part in slices], promote_options="permissive")
-    facts = Run(run, Columns(skeleton), range(skeleton.num_rows))
-    return judge(facts, slices, properties, most)
+    evidence = Evidence(Run(run, Columns(skeleton), range(skeleton.num_rows)), slices)
+    found = _judge(evidence, properties, most)
+    if found.doubtful and narrow_from is not None and found.rows >= narrow_from:
+        _narrow(found, evidence, properties)
+    return found
 
 
-def _plain(table: pa.Table) -> pa.Table:
+def _narrow(found: Found, evidence: Evidence, properties: Sequence[str] | None) -> None:
+    try:
+        found.narrowed = narrow(evidence, found.doubtful, properties)
+    except Doubtful:
+        return
+    found.doubtful = tuple(name for name in found.doubtful if name not in found.narrowed.cases)
+
+
+def plain(table: pa.Table) -> pa.Table:
     """Strings as strings: dictionaries cannot be sorted."""
     kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
     return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))

@@ -32,6 +32,7 @@ from ..properties.certificates.evidence import Messages
 from ..properties.certificates.records import Slice
 from ..properties.certificates.unit import Unit
 from ..properties.facts import COLUMNS
+from ..properties.narrowing.narrow import Narrowed
 from ..properties.reference import require_known
 from ..properties.report import MAX_SHOWN, Result
 from ..properties.timing import deadlines
@@ -39,7 +40,7 @@ from ..properties.timing.deadlines import Timed, Untimed, timed
 from ..session import slots as slots_of
 from ..session.progress import watched
 from . import parts
-from .check import Found, judge_alone, look_closely, proved, rows_of
+from .check import Found, judge_alone, look_closely, plain, proved, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CERTIFICATE_SQL: Final = "key string, kind string, value binary"
+PACKED_SQL: Final = "run string, rows binary"
 CERTIFICATE_SCHEMA: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())])
 DIGEST_SCHEMA: Final = pa.schema(
     [("run", pa.string()), ("group", pa.string()), ("sender", pa.string()), ("seq", pa.int64()), ("digest", pa.int64())]
@@ -57,7 +59,8 @@ MAX_WARNINGS: Final = 100
 
 _UNIT_ROWS: Final = 500_000  # rows that come through Spark's reader are put together to units of this size
 _LEAST_UNIT: Final = 100_000
-_SORT_FROM: Final = 200_000  # a run out of order is sorted by Spark from this size on; a smaller one is read again
+LARGE_ROWS: Final = 200_000
+"""From this size a run is not simply read again by one task: out of order, Spark sorts it, and doubts are narrowed down."""
 _DESCRIBED: Final = 20_000  # a task that finds more violations describes one for each run and property
 
 
@@ -88,6 +91,7 @@ def verify(
     most: int | None = MAX_SHOWN,
     chunk_rows: int = parts.CHUNK_ROWS,
     least_rows: int = parts.LEAST_ROWS,
+    large_rows: int = LARGE_ROWS,
     progress: Callable[[str, float], None] | None = None,
 ) -> Verification:
     """Verifies every run of some traces: files, directories, globs, addresses.
@@ -97,7 +101,7 @@ def verify(
     share of it that is done."""
     require_known(properties or ())
     paths = [str(path) for path in paths]
-    options = Options(tuple(properties) if properties is not None else None, most)
+    options = Options(tuple(properties) if properties is not None else None, most, large_rows)
     try:
         plan = parts.plan(paths, slots_of(spark), chunk_rows=chunk_rows, least_rows=least_rows)
         total = Sum()
@@ -105,7 +109,7 @@ def verify(
             open_runs = _verify_chunks(spark, plan, options, total) if plan.chunks else []
         if total.malformed:  # nothing is verified then
             return _verification(total, options)
-        apart = {found.run for found in open_runs if found.out_of_order and found.rows > _SORT_FROM}
+        apart = {found.run for found in open_runs if found.out_of_order and found.rows >= large_rows}
         if apart:
             open_runs = [found for found in open_runs if found.run not in apart]
             for source in _sources_of(plan, apart):
@@ -124,6 +128,9 @@ def verify(
                 wanted = _untimed(open_runs)
                 moments = tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _sql(deadlines.BLOCKS))
                 open_runs = _time(moments, _partitions(spark, plan.rows), open_runs, total)
+        if any(found.narrowed is not None for found in open_runs):
+            with watched(spark, progress, "searching"):
+                open_runs = _search_narrowed(spark, plan, open_runs, options, total)
         if open_runs:
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
@@ -138,6 +145,7 @@ class Options:
 
     properties: tuple[str, ...] | None
     most: int | None
+    large_rows: int
 
 
 def _verification(total: Sum, options: Options) -> Verification:
@@ -210,6 +218,58 @@ def _time(moments: DataFrame, partitions: int, open_runs: list[Found], total: Su
 
 def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
     return {found.run: found.untimed for found in open_runs if found.untimed is not None}
+
+
+def _search_narrowed(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> list[Found]:
+    """Brings the rows about doubtful messages together, run by run, and searches them; returns the runs that are still open."""
+    chosen = {found.run: found for found in open_runs if found.narrowed is not None}
+    wanted = {run: found.narrowed.without_skeleton() for run, found in chosen.items() if found.narrowed is not None}
+    rows = tasks(spark, plan.pieces_with_any(wanted), partial(_about, wanted), PACKED_SQL)
+    settled = rows.repartition("run").mapInArrow(partial(_settle_narrowed, chosen, options), CERTIFICATE_SQL)
+    return _collect(settled, total) + [found for found in open_runs if found.run not in chosen]
+
+
+def _about(wanted: Mapping[str, Narrowed], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece that are about doubtful messages, packed run by run."""
+    spans = [narrowed.span for narrowed in wanted.values()]
+    for run, narrowed in wanted.items():
+
+        def chosen(keys: pa.Table, run: str = run, narrowed: Narrowed = narrowed) -> pa.ChunkedArray | None:
+            about = narrowed.is_about(keys.column("sender"), keys.column("seq"))
+            kept = pc.and_(pc.equal(keys.column("run"), run), about)
+            return kept if pc.any(kept).as_py() else None
+
+        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+        for table in parts.rows_about(piece, (low, high), chosen):
+            yield pa.RecordBatch.from_pydict({"run": [run], "rows": [packed(table)]})
+
+
+def packed(rows: pa.Table) -> bytes:
+    """Rows as bytes, with strings as dictionaries."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_table(rows.unify_dictionaries())
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _settle_narrowed(
+    chosen: Mapping[str, Found], options: Options, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    tables: dict[str, list[pa.Table]] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            tables.setdefault(row["run"], []).append(plain(pa.ipc.open_stream(row["rows"]).read_all()))
+    total = Sum()
+    for run, pieces in sorted(tables.items()):
+        found = chosen[run]
+        found.settle_narrowed(pa.concat_tables(pieces), options.most)
+        if found.is_open:
+            yield from _rows([(run, "open", found)])
+        else:
+            total.add(found)
+    if total.outcomes:
+        yield from _rows([("#", "sum", total.thinned(options.most))])
 
 
 def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
@@ -407,8 +467,8 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
             slices.setdefault(row["key"], []).append(pickle.loads(row["value"]))
     total = Sum()
     for run in sorted(slices):
-        found = judge_alone(run, slices.pop(run), options.properties, options.most)
-        if found.misplaced and not found.out_of_order and found.rows > _SORT_FROM:
+        found = judge_alone(run, slices.pop(run), options.properties, options.most, narrow_from=options.large_rows)
+        if found.misplaced and not found.out_of_order and found.rows >= options.large_rows:
             found.tell_misplaced()
         if found.is_open:
             yield from _rows([(run, "open", found)])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any, Final
@@ -237,6 +237,25 @@ def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS)
                 yield table if run is None else table.filter(pc.equal(table.column("run"), run))
     except (pa.ArrowException, OSError) as error:
         raise MalformedTrace([Malformed(piece.file, None, None, None, unreadable(piece.file, error))]) from error
+
+
+def rows_about(piece: Piece, span: tuple[int, int], chosen: Callable[[pa.Table], pa.ChunkedArray | None]) -> Iterator[pa.Table]:
+    """Some rows of a piece, chosen by their run, sender and number; row groups whose numbers all lie outside a span are not
+    read, and of the others only these three columns, unless there is a row to read."""
+    filesystem, _ = filesystem_of(piece.path)
+    with filesystem.open_input_file(piece.file) as source:
+        metadata = pq.ParquetFile(source).metadata
+        seq = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "seq")
+        ranges = {group: metadata.row_group(group).column(seq).statistics for group in piece.groups}
+    for group, numbers in ranges.items():
+        if numbers is not None and numbers.has_min_max and (numbers.max < span[0] or span[1] < numbers.min):
+            continue
+        only = dataclasses.replace(piece, groups=(group,))
+        (keys,) = read(only, columns=("run", "sender", "seq"))
+        kept = chosen(keys)
+        if kept is not None:
+            (table,) = read(only)
+            yield table.filter(kept)
 
 
 def typed(table: pa.Table, file: str | None) -> pa.Table:
