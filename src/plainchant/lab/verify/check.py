@@ -72,13 +72,24 @@ class Found(Result):
 
 def judge(facts: Run, slices: Sequence[Slice], properties: Sequence[str] | None, most: int | None = MAX_SHOWN) -> Found:
     """What the certificates of a run come to."""
-    return _judge(Evidence(facts, slices), properties, most)
+    return _judge(Evidence(facts, slices), properties, most, narrowed=False)
 
 
-def _judge(evidence: Evidence, properties: Sequence[str] | None, most: int | None) -> Found:
+def _judge(evidence: Evidence, properties: Sequence[str] | None, most: int | None, *, narrowed: bool) -> Found:
     facts = evidence.facts
-    proof = prove(evidence, properties)
+    few: Narrowed | None = None
+
+    def narrow_down(doubtful: Sequence[str]) -> Container[str]:
+        nonlocal few
+        try:
+            few = narrow(evidence, doubtful, properties)
+        except Doubtful:
+            return ()
+        return few.cases
+
+    proof = prove(evidence, properties, narrow_down if narrowed else None)
     found = Found(run=facts.name, suspect=proof.suspect, doubtful=tuple(proof.doubtful), rows=evidence.rows)
+    found.narrowed = few
     found.out_of_order, found.misplaced = evidence.out_of_order, tuple(evidence.misplaced)
     if not proof.suspect:
         for report, checked in proof.decided:
@@ -123,9 +134,13 @@ def examine(
 
 
 def proved(
-    units: Sequence[Unit], properties: Sequence[str] | None, most: int | None = MAX_SHOWN, without: Container[str] = ()
+    units: Sequence[Unit],
+    properties: Sequence[str] | None,
+    most: int | None = MAX_SHOWN,
+    without: Container[str] = (),
+    narrow_from: int | None = None,
 ) -> Iterator[Found]:
-    """Every run of some units, except some, as far as certificates go."""
+    """Every run of some units, except some, as far as certificates go. Runs of ``narrow_from`` rows are narrowed down."""
     where: dict[str, list[tuple[Unit, int]]] = {}
     for unit in units:
         for place, run in enumerate(unit.runs):
@@ -133,10 +148,11 @@ def proved(
                 where.setdefault(run, []).append((unit, place))
     columns = {id(unit): Columns(unit.skeleton) for unit in units if unit.runs}
     for run, places in sorted(where.items()):
-        if len(places) > 1:
-            yield judge_alone(run, [unit.slice(place, alone=True) for unit, place in places], properties, most)
-            continue
         unit, place = places[0]
+        if len(places) > 1 or (narrow_from is not None and unit.size_of(place) >= narrow_from):
+            slices = [unit.slice(place, alone=True) for unit, place in places]
+            yield judge_alone(run, slices, properties, most, narrow_from=narrow_from)
+            continue
         only = unit.slice(place)
         if only.suspect:  # facts are made of rows that can be understood
             yield Found(run=run, suspect=True)
@@ -160,18 +176,8 @@ def judge_alone(
         return Found(run=run, suspect=True, out_of_order=out_of_order, misplaced=tuple(wrong), rows=rows)
     skeleton = pa.concat_tables([part.skeleton for part in slices], promote_options="permissive")
     evidence = Evidence(Run(run, Columns(skeleton), range(skeleton.num_rows)), slices)
-    found = _judge(evidence, properties, most)
-    if found.doubtful and narrow_from is not None and found.rows >= narrow_from:
-        _narrow(found, evidence, properties)
-    return found
-
-
-def _narrow(found: Found, evidence: Evidence, properties: Sequence[str] | None) -> None:
-    try:
-        found.narrowed = narrow(evidence, found.doubtful, properties)
-    except Doubtful:
-        return
-    found.doubtful = tuple(name for name in found.doubtful if name not in found.narrowed.cases)
+    narrowed = narrow_from is not None and evidence.rows >= narrow_from
+    return _judge(evidence, properties, most, narrowed=narrowed)
 
 
 def plain(table: pa.Table) -> pa.Table:

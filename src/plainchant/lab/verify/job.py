@@ -447,11 +447,15 @@ def _bundles(files: Sequence[Part]) -> Iterator[tuple[int, int]]:
 
 def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Sequence[Part], options: Options) -> Iterator[Found]:
     """The runs that are all here, settled. If rows of histories stand apart in the row groups, they are sorted first."""
-    found = list(proved(units, options.properties, options.most, without=split))
+    found = list(proved(units, options.properties, options.most, split, options.large_rows))
     if len(units) > 1 and any(run.out_of_order for run in found):
         kept = table.filter(pc.invert(pc.is_in(table.column("run"), pa.array(sorted(split), pa.string())))) if split else table
-        found = list(proved([Unit(kept)], options.properties, options.most))
+        found = list(proved([Unit(kept)], options.properties, options.most, (), options.large_rows))
     for run in found:
+        if run.narrowed is not None:
+            about = run.narrowed.is_about(table.column("sender"), table.column("seq"))
+            about = pc.and_(about, pc.equal(table.column("run"), run.run))
+            run.settle_narrowed(plain(table.filter(about)), options.most)
         if run.is_open:
             rows, parts_of_run = rows_of(table, files, run.run)
             look_closely(run, rows, parts_of_run, options.properties, options.most)

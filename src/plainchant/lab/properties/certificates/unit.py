@@ -77,6 +77,10 @@ class Unit:
         if table.num_rows:
             self._certify()
 
+    def size_of(self, run: int) -> int:
+        """The rows of a run, given its place in ``runs``."""
+        return int(self._listed.counts[run])
+
     def file_of_row(self, at: int) -> str | None:
         """The file of a row; None if that is not known."""
         if self.without_place:
