@@ -46,8 +46,10 @@ class Found(Result):
         """Whether something is left to settle."""
         return self.suspect or bool(self.doubtful or self.unresolved) or self.untimed is not None or self.narrowed is not None
 
-    def tell_misplaced(self) -> None:
-        """Says which rows are malformed, without a further look at them."""
+    def tell_misplaced(self, large_rows: int) -> None:
+        """Says at once of a large run which rows are misplaced; a smaller one is looked through for all that is malformed."""
+        if self.out_of_order or not self.misplaced or self.rows < large_rows:
+            return
         problems = [(row.file, self.run, row.process, row.at, misplaced(row.at, row.due)) for row in self.misplaced]
         self.malformed = [Malformed(*problem) for problem in problems]
         self.suspect, self.misplaced = False, ()

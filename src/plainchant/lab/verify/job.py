@@ -225,7 +225,8 @@ def _search_narrowed(spark: SparkSession, plan: parts.Plan, open_runs: list[Foun
     chosen = {found.run: found for found in open_runs if found.narrowed is not None}
     wanted = {run: found.narrowed.without_skeleton() for run, found in chosen.items() if found.narrowed is not None}
     rows = tasks(spark, plan.pieces_with_any(wanted), partial(_about, wanted), PACKED_SQL)
-    settled = rows.repartition("run").mapInArrow(partial(_settle_narrowed, chosen, options), CERTIFICATE_SQL)
+    together = rows.repartition(min(len(chosen), _partitions(spark, plan.rows)), "run")
+    settled = together.mapInArrow(partial(_settle_narrowed, chosen, options), CERTIFICATE_SQL)
     return _collect(settled, total) + [found for found in open_runs if found.run not in chosen]
 
 
@@ -452,6 +453,7 @@ def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Seque
         kept = table.filter(pc.invert(pc.is_in(table.column("run"), pa.array(sorted(split), pa.string())))) if split else table
         found = list(proved([Unit(kept)], options.properties, options.most, (), options.large_rows))
     for run in found:
+        run.tell_misplaced(options.large_rows)
         if run.narrowed is not None:
             about = run.narrowed.is_about(table.column("sender"), table.column("seq"))
             about = pc.and_(about, pc.equal(table.column("run"), run.run))
@@ -472,8 +474,7 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     total = Sum()
     for run in sorted(slices):
         found = judge_alone(run, slices.pop(run), options.properties, options.most, narrow_from=options.large_rows)
-        if found.misplaced and not found.out_of_order and found.rows >= options.large_rows:
-            found.tell_misplaced()
+        found.tell_misplaced(options.large_rows)
         if found.is_open:
             yield from _rows([(run, "open", found)])
         else:

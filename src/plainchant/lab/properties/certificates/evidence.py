@@ -10,7 +10,7 @@ every interval is in the skeleton, so the view of an interval needs no second bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -25,6 +25,7 @@ from .records import Delivered, Extent, Misplaced, Own, Ranked, RankKey, Sent, S
 
 Codes: TypeAlias = NDArray[Any]
 Place: TypeAlias = tuple[str, str]  # (process, group)
+_Block: TypeAlias = tuple[str, str, int]  # (group, sender, block)
 Messages: TypeAlias = tuple[str, str, int, int]  # (group, sender, first number, last number)
 
 
@@ -195,7 +196,17 @@ class Evidence:
     @cached_property
     def digests_agree(self) -> bool:
         """False if rows about a message differ. Those of ``unresolved`` have still to be compared."""
-        return not any(part.differs for part in self.slices) and self._blocks[0]
+        return not any(part.differs for part in self.slices) and not self._blocks[0]
+
+    @cached_property
+    def differing(self) -> list[Messages] | None:
+        """Messages among which are all those about whose digest rows differ; None if there are too many to tell."""
+        found = list(self._blocks[0])
+        for part in self.slices:
+            if part.differs and part.differing is None:
+                return None
+            found += part.differing or ()
+        return found
 
     @cached_property
     def unresolved(self) -> list[Messages]:
@@ -204,8 +215,8 @@ class Evidence:
         return self._blocks[1]
 
     @cached_property
-    def _blocks(self) -> tuple[bool, list[Messages]]:
-        return self._blocks_agree("digest")
+    def _blocks(self) -> tuple[list[Messages], list[Messages]]:
+        return self._compare_blocks("digest")
 
     @cached_property
     def is_ranked(self) -> bool:
@@ -225,7 +236,7 @@ class Evidence:
             if process in last and low <= last[process]:
                 return False
             last[process] = high
-        return self._blocks_agree("rank") == (True, [])
+        return self._compare_blocks("rank") == ([], [])
 
     @cached_property
     def in_several(self) -> dict[str, list[str]]:
@@ -235,24 +246,25 @@ class Evidence:
             found.setdefault(process, []).append(group)
         return {process: groups for process, groups in found.items() if len(groups) > 1}
 
-    def _blocks_agree(self, attribute: str) -> tuple[bool, list[Messages]]:
-        """Whether blocks agree as far as that can be told, and what could not be compared."""
+    def _compare_blocks(self, attribute: str) -> tuple[list[Messages], list[Messages]]:
+        """Blocks that differ, and what could not be compared."""
         if len(self.slices) == 1:
-            return True, []
+            return [], []
+        differing: set[_Block] = set()
         unresolved: list[Messages] = []
-        whole: dict[tuple[str, str, int], bytes] = {}
-        parts: dict[tuple[str, str, int], dict[int, int]] = {}
+        whole: dict[_Block, bytes] = {}
+        parts: dict[_Block, dict[int, int]] = {}
         for blocks in (blocks for part in self.slices for blocks in part.blocks if blocks.attribute == attribute):
-            if not _add(blocks, whole, parts):
-                return False, []
+            differing.update(_add(blocks, whole, parts))
         for key, values in parts.items():
-            if key not in whole:
+            if key not in whole or key in differing:
                 continue
             if len(values) < BLOCK:
                 unresolved.append((key[0], key[1], min(values), max(values)))
             elif hash_block(np.array([values[number] for number in sorted(values)], np.int64)) != whole[key]:
-                return False, []
-        return True, unresolved
+                differing.add(key)
+        every = [(group, sender, block * BLOCK, block * BLOCK + BLOCK - 1) for group, sender, block in sorted(differing)]
+        return every, unresolved
 
     @cached_property
     def participates(self) -> dict[str, set[str]]:
@@ -336,13 +348,14 @@ class _Places:
             self.claims.setdefault(process, []).append((group, view))
 
 
-def _add(blocks: Blocks, whole: dict[tuple[str, str, int], bytes], parts: dict[tuple[str, str, int], dict[int, int]]) -> bool:
+def _add(blocks: Blocks, whole: dict[_Block, bytes], parts: dict[_Block, dict[int, int]]) -> Iterator[_Block]:
+    """Adds what a unit says; yields blocks that differ from what is known."""
     for block, digest in blocks.whole.items():
-        if whole.setdefault((blocks.group, blocks.sender, block), digest) != digest:
-            return False
+        key = blocks.group, blocks.sender, block
+        if whole.setdefault(key, digest) != digest:
+            yield key
     for block, (numbers, values) in blocks.parts.items():
-        known = parts.setdefault((blocks.group, blocks.sender, block), {})
-        for number, value in zip(numbers.tolist(), values.tolist(), strict=True):
-            if known.setdefault(number, value) != value:
-                return False
-    return True
+        key = blocks.group, blocks.sender, block
+        known = parts.setdefault(key, {})
+        if any(known.setdefault(n, value) != value for n, value in zip(numbers.tolist(), values.tolist(), strict=True)):
+            yield key

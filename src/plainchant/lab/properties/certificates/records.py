@@ -243,5 +243,6 @@ class Slice:
     turns: list[Turns]
     dated: list[Dated]
     dating: list[tuple[str, str]]  # (process, group) that send messages with deadlines
+    differing: list[tuple[str, str, int, int]] | None = None  # the messages of which ``differs`` tells; None: too many
     waits: Waits | None = None  # None: no row shows that the run states a time for ``progress``
     skeleton: pa.Table | None = None  # only where the slice travels alone

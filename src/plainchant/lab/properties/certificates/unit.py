@@ -112,6 +112,7 @@ class Unit:
         self._tapes()
         self._own()
         self._digests = self._agree("digest", self._message, self._differing)
+        self._differing_rows = self._contradicting
         self._weave()
         self._stop()
         self._times()
@@ -272,6 +273,15 @@ class Unit:
         for run, (process, group), sent, ahead in zip(runs, names, sends, leads, strict=True):
             self._own_rows.setdefault(run, []).append(Own(process, group, sent, ahead))
 
+    def _contradicted(self, run: int) -> list[tuple[str, str, int, int]] | None:
+        """Messages about whose digest rows of a run differ here; None if there are too many."""
+        rows = self.rows
+        where = self._differing_rows[rows.run.codes[self._differing_rows] == run]
+        if len(where) > MAX_JUMPS:
+            return None
+        names = [(rows.group.values[rows.group.codes[at]], rows.sender.values[rows.sender.codes[at]]) for at in where.tolist()]
+        return [(*name, seq, seq) for name, seq in zip(names, rows.seq[where].tolist(), strict=True)]
+
     def _agree(self, name: str, where: Ints, differing: Mask) -> Agreed:
         """Compares what some rows say of the same message. Nulls say nothing."""
         rows = self.rows
@@ -281,7 +291,8 @@ class Unit:
         key = rows.run.codes[where].astype(np.int64) * self._groups + rows.group.codes[where]
         key = key * self._senders + rows.sender.codes[where]
         agreed = Agreed(name, key, rows.seq[where], values[where], self._kinds[where] == _SEND)
-        differing[rows.run.codes[where[agreed.differing]]] = True
+        self._contradicting = where[agreed.differing]
+        differing[rows.run.codes[self._contradicting]] = True
         return agreed
 
     def _weave(self) -> None:
@@ -514,6 +525,7 @@ class Unit:
             rows=listed.counts[run],
             suspect=bool(self._suspects[run]),
             differs=bool(self._differing[run]),
+            differing=self._contradicted(run) if alone and self._differing[run] else None,
             turns=self._turns.get(run, []),
             dated=self._dated.get(run, []),
             dating=self._dating.get(run, []),

@@ -86,19 +86,13 @@ def narrow(evidence: Evidence, doubtful: Sequence[str], properties: Sequence[str
     """Proves some properties but for some messages; Doubtful if that cannot be done. (Narrowed for those properties that can be
     narrowed down; the others are not among its ``cases``.)"""
     wanted = [name for name in doubtful if name in NARROWED]
-    if not wanted or evidence.suspect or ("integrity" in wanted and not evidence.digests_agree):
+    if not wanted or evidence.suspect:
         raise Doubtful
     until_end = properties is not None or evidence.facts.drained
     walks = Walks(evidence, Woven(evidence))
     if not walks.sent:
         raise Doubtful
-    places = {sender: place for place, sender in enumerate(walks.senders)}
-    further = [
-        int(walks.bases[places[sender]]) + number - 1
-        for _, sender, low, high in (evidence.unresolved if "integrity" in wanted else ())
-        for number in range(low, high + 1)
-        if 0 < number <= walks.counts[places[sender]]
-    ]
+    further = _with_contents(evidence, walks) if "integrity" in wanted else []
     found = walks.doubtful(further)
     rest = Rest(evidence, walks, found)
     cases = _prove(rest.evidence, wanted, until_end)
@@ -121,6 +115,18 @@ def narrow(evidence: Evidence, doubtful: Sequence[str], properties: Sequence[str
         for p, q in combinations(evidence.facts.all, 2)
     }
     return Narrowed(walks.group, _ranges(walks, found), rest.aside, cases, pairs, delivered, caused, until_end)
+
+
+def _with_contents(evidence: Evidence, walks: Walks) -> list[int]:
+    """The messages whose digests differ, or could not be compared."""
+    if evidence.differing is None:
+        raise Doubtful
+    places = {sender: place for place, sender in enumerate(walks.senders)}
+    found: list[int] = []
+    for _, sender, low, high in (*evidence.differing, *evidence.unresolved):
+        first, count = int(walks.bases[places[sender]]), int(walks.counts[places[sender]])
+        found += range(first + max(low, 1) - 1, first + min(high, count))
+    return found
 
 
 def _prove(evidence: Evidence, wanted: Sequence[str], until_end: bool) -> dict[str, int]:
