@@ -3,8 +3,9 @@
 One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``properties.certificates``), settle the
 runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. One shuffle brings those
 of a run together (about two bytes per event), and a second function settles these runs (``properties.proof``). Sums and
-violations come to the driver. A run that certificates leave doubtful is read again, whole, by one task of a second job, and the
-reference checks decide. Only runs with a violation, or of a kind that the proofs do not cover, need that.
+violations come to the driver. Where certificates leave a large run in doubt, its doubtful messages are named
+(``properties.narrowing``); their rows alone are fetched by a second job and searched. Only what cannot be narrowed down is read
+again, whole, by one task a run, and the reference checks decide.
 
 Two kinds of input go through Spark's own reader and are sorted by (run, process, index) first: addresses that Arrow cannot open,
 and files whose rows stand in another order than their histories'. Between driver and tasks there are only Arrow tables of (key,
