@@ -19,12 +19,13 @@ from ..properties import PROPERTIES, Outcome, Verification
 from ..properties.certificates.evidence import Doubtful, Evidence, Messages, arrangement
 from ..properties.certificates.records import Misplaced, Slice
 from ..properties.certificates.unit import Unit
+from ..properties.certificates.untimed import Untimed
 from ..properties.facts import Columns, Run, runs_of
 from ..properties.narrowing.narrow import Narrowed, narrow, searched
 from ..properties.proof import prove
 from ..properties.reference import check_run, require_known, warnings_of
 from ..properties.report import MAX_SHOWN, Result
-from ..properties.timing.deadlines import Timed, Untimed, timed
+from ..properties.timing.deadlines import Timed, timed
 
 
 @dataclasses.dataclass(slots=True)

@@ -58,6 +58,7 @@ class Narrowed:
     delivered: frozenset[Pair]  # (process, sender) with deliveries in the rest
     caused: int | None  # deliveries of the whole run that have a cause; None: not asked for
     until_end: bool
+    is_held: bool  # whether properties without a case are told of
 
     def is_about(self, sender: pa.ChunkedArray, seq: pa.ChunkedArray) -> pa.ChunkedArray:
         """Which rows are about doubtful messages, given two of their columns."""
@@ -89,6 +90,7 @@ def narrow(evidence: Evidence, doubtful: Sequence[str], properties: Sequence[str
     if not wanted or evidence.suspect:
         raise Doubtful
     until_end = properties is not None or evidence.facts.drained
+    is_held = properties is not None or evidence.facts.promises is not None
     walks = Walks(evidence, Woven(evidence))
     if not walks.sent:
         raise Doubtful
@@ -114,7 +116,7 @@ def narrow(evidence: Evidence, doubtful: Sequence[str], properties: Sequence[str
         )
         for p, q in combinations(evidence.facts.all, 2)
     }
-    return Narrowed(walks.group, _ranges(walks, found), rest.aside, cases, pairs, delivered, caused, until_end)
+    return Narrowed(walks.group, _ranges(walks, found), rest.aside, cases, pairs, delivered, caused, until_end, is_held)
 
 
 def _with_contents(evidence: Evidence, walks: Walks) -> list[int]:
@@ -200,7 +202,8 @@ def searched(narrowed: Narrowed, rows: pa.Table) -> list[Report]:
             report = Report(run, owing, name, until_end=narrowed.until_end)
             CATALOGUE[name].reference(report)
             report.cases = _cases(narrowed, run, owing, report)
-            found.append(report)
+            if report.cases or narrowed.is_held:
+                found.append(report)
     return found
 
 
