@@ -132,7 +132,10 @@ def verify(
                 open_runs = _time(moments, _partitions(spark, plan.rows), open_runs, total)
         if any(found.narrowed is not None for found in open_runs):
             with watched(spark, progress, "searching"):
-                open_runs = _search_narrowed(spark, plan, open_runs, options, total)
+                open_runs = _search_narrowed(
+                    lambda wanted: tasks(spark, plan.pieces_with_any(wanted), partial(_about, wanted), PACKED_SQL),
+                    *(_partitions(spark, plan.rows), open_runs, options, total),
+                )
         if open_runs:
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
@@ -222,14 +225,32 @@ def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
     return {found.run: found.untimed for found in open_runs if found.untimed is not None}
 
 
-def _search_narrowed(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> list[Found]:
+def _search_narrowed(
+    rows_about: Callable[[Mapping[str, Narrowed]], DataFrame],
+    partitions: int,
+    open_runs: list[Found],
+    options: Options,
+    total: Sum,
+) -> list[Found]:
     """Brings the rows about doubtful messages together, run by run, and searches them; returns the runs that are still open."""
     chosen = {found.run: found for found in open_runs if found.narrowed is not None}
-    wanted = {run: found.narrowed.without_skeleton() for run, found in chosen.items() if found.narrowed is not None}
-    rows = tasks(spark, plan.pieces_with_any(wanted), partial(_about, wanted), PACKED_SQL)
-    together = rows.repartition(min(len(chosen), _partitions(spark, plan.rows)), "run")
+    if not chosen:
+        return open_runs
+    rows = rows_about({run: found.narrowed.without_skeleton() for run, found in chosen.items() if found.narrowed is not None})
+    together = rows.repartition(min(len(chosen), partitions), "run")
     settled = together.mapInArrow(partial(_settle_narrowed, chosen, options), CERTIFICATE_SQL)
     return _collect(settled, total) + [found for found in open_runs if found.run not in chosen]
+
+
+def _about_in(wanted: Mapping[str, Narrowed], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Of rows as Spark reads them, those about doubtful messages, packed run by run."""
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        for run, narrowed in wanted.items():
+            about = narrowed.is_about(table.column("sender"), table.column("seq"))
+            rows = table.filter(pc.and_(pc.equal(table.column("run"), run), about))
+            if rows.num_rows:
+                yield pa.RecordBatch.from_pydict({"run": [run], "rows": [packed(parts.typed(rows, None))]})
 
 
 def _about(wanted: Mapping[str, Narrowed], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
@@ -330,6 +351,11 @@ def _verify_sorted(spark: SparkSession, source: _Source, options: Options, total
         told = frame.filter(F.col("run").isin(list(untimed)) & F.col("kind").isin("send", "deliver"))
         moments = told.select(*deadlines.COLUMNS, block, "run")
         open_runs = _time(moments, slots_of(spark), open_runs, total)
+    rows = frame.drop("file")
+    open_runs = _search_narrowed(
+        lambda wanted: rows.filter(F.col("run").isin(list(wanted))).mapInArrow(partial(_about_in, wanted), PACKED_SQL),
+        *(slots_of(spark), open_runs, options, total),
+    )
     if open_runs:
         wanted = frame.filter(F.col("run").isin([found.run for found in open_runs]))
         found = {found.run: found for found in open_runs}
