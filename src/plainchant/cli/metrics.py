@@ -20,7 +20,7 @@ from ..scenario.read import nearest
 from .console import guarded, moving_line, output, plain_table
 from .options import TracesArgument, option
 from .output import json_text, staged, write_or_print
-from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
+from .spark import ConfOption, MasterOption, MemoryOption, RemoteOption, UiOption, spark_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,6 +109,8 @@ def metrics(
     master: MasterOption = None,
     remote: RemoteOption = None,
     memory: MemoryOption = None,
+    conf: ConfOption = None,
+    ui: UiOption = False,
 ) -> None:
     """Measure runs: throughput, latency, packets, retransmissions, flow control, views, failure detection, fairness.
 
@@ -129,7 +131,7 @@ def metrics(
     from ..lab.metrics.paths import HERE_UP_TO, match_paths, measure_paths
 
     somewhere = master is not None or remote is not None
-    session = functools.partial(_session, master, remote, memory)
+    session = functools.partial(_session, master, remote, memory, conf, ui=ui)
     if detections and (group is not None or out is not None):
         raise UsageError("--detections is about whole runs and writes --json and --csv; leave out --group and --out")
     compute = match_paths if detections else measure_paths
@@ -145,9 +147,11 @@ def metrics(
 
 
 @contextmanager
-def _session(master: str | None, remote: str | None, memory: str | None) -> Iterator[SparkSession]:
+def _session(
+    master: str | None, remote: str | None, memory: str | None, conf: list[str] | None, *, ui: bool
+) -> Iterator[SparkSession]:
     """Spark, with a line for people who wait."""
-    with moving_line("starting Spark") as tell, spark_for(master, remote, memory) as spark:
+    with moving_line("starting Spark") as tell, spark_for(master, remote, memory, conf, ui=ui) as spark:
         tell("measuring")
         yield spark
 

@@ -18,8 +18,8 @@ from ..lab.properties.report import MAX_SHOWN
 from ..trace.reader import find_files
 from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded, output, terminal
 from .options import TracesArgument, option
-from .output import json_text, write_or_print
-from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
+from .output import json_text, whole_file, write_or_print
+from .spark import ConfOption, MasterOption, MemoryOption, RemoteOption, UiOption, spark_for
 from .verdict import print_outcomes, print_violations
 
 _TOLD: Final = 10
@@ -43,6 +43,8 @@ def verify(
     master: MasterOption = None,
     remote: RemoteOption = None,
     memory: MemoryOption = None,
+    conf: ConfOption = None,
+    ui: UiOption = False,
 ) -> None:
     """Verify traces of any size: did every run keep what it promised?
 
@@ -63,7 +65,7 @@ def verify(
     if violations is not None and violations.suffix not in (".parquet", ".jsonl"):
         raise UsageError(f"--violations writes .parquet or .jsonl, not {violations.name!r}; name such a file")
     quick = _bytes(paths) <= _SMALL
-    with spark_for(master, remote, memory, quick=quick) as spark, _progress() as progress:
+    with spark_for(master, remote, memory, conf, ui=ui, quick=quick) as spark, _progress() as progress:
         from ..lab.verify import verify as verify_on_spark
 
         described = None if violations is not None else MAX_SHOWN
@@ -76,7 +78,9 @@ def verify(
         else:
             import pyarrow.parquet as pq
 
-            pq.write_table(violation_rows((violation, 0) for violation in found.violations).drop_columns(["seen_at"]), violations)
+            rows = violation_rows((violation, 0) for violation in found.violations).drop_columns(["seen_at"])
+            with whole_file(violations) as hidden:
+                pq.write_table(rows, hidden)
     if json_file is None or str(json_file) != "-":
         _tell(found, most, violations)
     if found.verdict != "holds":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from plainchant.lab.properties.growing import Growing
-from plainchant.lab.watch.stream import LiveVerdict, Staging, _thinned
+from plainchant.lab.watch.stream import LiveVerdict, Staging, State, _thinned
 from plainchant.trace.fact import Fact, facts_of
 from tests.lab.mutations import duplicate_delivery, mutated, swap_neighbours
 from tests.lab.random_traces import random_run, table
@@ -40,8 +41,9 @@ def test_the_stream_says_what_the_checkers_say(spark: SparkSession, tmp_path: Pa
     last = max(finding.time for finding in expected["spoilt"].findings())
     before = [fact for fact in facts if fact.time <= last or fact.kind != "end"]
     after = [fact for fact in facts if not (fact.time <= last or fact.kind != "end")]
-    staging = Staging(tmp_path / "facts")
-    with LiveVerdict(spark, staging, interval=0.1) as verdict:
+    state = State(tmp_path)
+    staging = state.staging
+    with contextlib.closing(state), LiveVerdict(spark, state, interval=0.1) as verdict:
         for first in range(0, len(before), 40):
             staging.write(before[first : first + 40])
         eventually(lambda: bool(verdict.runs.get("spoilt", {}).get("violations")), lambda: (verdict.problem, verdict.runs))

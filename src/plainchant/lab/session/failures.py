@@ -111,7 +111,10 @@ def failures_as_sentences() -> Iterator[None]:
 
 def _text(error: BaseException) -> str:
     """All that an exception of Spark's says. Its ``str`` may leave out the Java side, which often is the only one to know."""
-    texts = [str(error)]
+    try:
+        texts = [str(error)]
+    except OSError as gone:  # it asks the JVM for the words
+        texts = [str(gone)]
     cause = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     if cause is not None:
         with contextlib.suppress(Exception):  # the JVM that knows may be gone

@@ -36,6 +36,7 @@ from ..properties.reference import require_known
 from ..properties.report import MAX_SHOWN, Result
 from ..properties.timing import deadlines
 from ..properties.timing.deadlines import Timed, Untimed, timed
+from ..session import send_code
 from ..session import slots as slots_of
 from ..session.progress import watched
 from . import parts
@@ -96,6 +97,7 @@ def verify(
     of a property are described for each run (None: all). ``progress`` is called now and then with what is being done and the
     share of it that is done."""
     require_known(properties or ())
+    send_code(spark)
     paths = [str(path) for path in paths]
     options = Options(tuple(properties) if properties is not None else None, most)
     try:
