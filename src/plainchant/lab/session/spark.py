@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 
 from ..errors import LabError
 from .code import has_code, send_code, write_package
-from .failures import explain_failure, failures_as_sentences
+from .failures import explain_failure, explained_here, failures_as_sentences
 from .java import find_java
 from .jvm import START_WITHIN, Jvm, changed_environment, end, given_up_after, launch, unchanged_process, why_not_started
 
@@ -66,6 +66,8 @@ _OWN_OPTIONS: Final = {"spark.master": "--master", "spark.remote": "--remote", "
 """Settings that have options of their own."""
 _UNLIMITED_SLOTS: Final = 128
 """Taken for the slots of a cluster that adds executors as tasks wait, without a limit."""
+_ROOM: Final = 1_000_000
+"""Bytes that must be free for a session's files. A JVM that cannot write where it listens would be waited for without end."""
 _NOT_INHERITED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_API_MODE", "SPARK_CONNECT_MODE", "SPARK_REMOTE")
 """Variables that would give another session than the one that was asked for."""
 _MASTER: Final = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://.+|yarn|k8s://.+")
@@ -112,6 +114,8 @@ def session(
         scratch = tempfile.TemporaryDirectory(prefix="plainchant-", ignore_cleanup_errors=True)
     with scratch, unchanged_process():
         place = Path(scratch.name)
+        with _files_written(), tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(bytes(_ROOM))
         with _connected(remote, place, given) if remote else _started(_again(master), place, memory, quick, given) as spark:
             if "spark.sql.shuffle.partitions" not in given:
                 partitions = shuffle_partitions or max(_SHUFFLE_PARTITIONS, 2 * slots(spark))
@@ -122,7 +126,7 @@ def session(
 @contextlib.contextmanager
 def explained_session(master: str | None = None, remote: str | None = None, **options: Any) -> Iterator[SparkSession]:
     """A :func:`session` in which Spark's failures become sentences, while the JVM that knows of them is still there."""
-    with failures_as_sentences(), session(master, remote, **options) as spark, failures_as_sentences():
+    with failures_as_sentences(), session(master, remote, **options) as spark, explained_here():
         yield spark
 
 
