@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from ...protocols.story import Story
-from ...trace import SCHEMA, MalformedTrace, read, validate
+from ...trace import SCHEMA, MalformedTrace
 from ...trace.reader import find_files
 from ..errors import LabError
 from ..properties import PROPERTIES, Outcome, Verification, Violation
@@ -33,9 +33,7 @@ from ..reading import reading
 from ..session import explained_session
 from ..show import stories_in
 from ..tables import violation_of
-from ..verify import verify
-from ..verify.check import check
-from ..verify.parts import plan
+from ..verify import HERE_UP_TO, is_small, verify, verify_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
 Sessions: TypeAlias = "Callable[[], AbstractContextManager[SparkSession]]"
 WHOLE_RUN_MAX: Final = 200_000
 """A run of up to so many rows is read whole; of a longer one only what is shown."""
-HERE_UP_TO: Final = 300_000
-"""Rows of a trace that are verified without starting Spark."""
 SELECTED_MAX: Final = 200_000
 """So many rows are selected from a longer run at the most."""
 _ORDER: Final = [("run", "ascending"), ("process", "ascending"), ("index", "ascending")]
@@ -158,17 +154,14 @@ def subject_at(
 
 def outcomes_of(path: str, spark: Sessions = explained_session, here_up_to: int = HERE_UP_TO) -> Verification:
     """The verification of a trace that brings none with it: here if it is small, on Spark if it is not."""
-    if plan([path], 1).rows > here_up_to:
+    if not is_small([path], here_up_to):
         with spark() as session:
             verification = verify(session, [path])
-        if verification.malformed:
-            raise MalformedTrace(verification.malformed)
-        return verification
-    found = read(path)
-    malformed = validate(found.table, found.files)
-    if malformed:
-        raise MalformedTrace(malformed)
-    return check(found.table)
+    else:
+        verification = verify_here([path])
+    if verification.malformed:
+        raise MalformedTrace(verification.malformed)
+    return verification
 
 
 def _where_all(path: str, properties: Iterable[str]) -> str:

@@ -127,8 +127,8 @@ def verify(
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
     except MalformedTrace as error:
-        return _verification(Sum(malformed=list(error.malformed)), options)
-    return _verification(total, options)
+        return verification_of(Sum(malformed=list(error.malformed)), options)
+    return verification_of(total, options)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Options:
     most: int | None
 
 
-def _verification(total: Sum, options: Options) -> Verification:
+def verification_of(total: Sum, options: Options) -> Verification:
     """The same result whichever task finished first."""
     total.malformed.sort(key=lambda p: (p.file or "", p.run or "", p.process or "", p.index or 0, p.problem))
     del total.malformed[MAX_PROBLEMS:]
