@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _leave_output() -> None:
     """Nothing more goes to a standard output that takes nothing: Python would try once more when it ends."""
-    if sys.stdout is sys.__stdout__:
+    if sys.stdout is not None and sys.stdout is sys.__stdout__:
         with open(os.devnull, "wb") as nothing:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
 

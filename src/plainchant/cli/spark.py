@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from ..core.model import UsageError
 from ..lab.session import explained_session
@@ -29,15 +29,16 @@ ConfOption = Annotated[
 ]
 UiOption = Annotated[bool, option("Serve Spark's own page while the command works, and say where.", "--spark-ui")]
 
+Engine: TypeAlias = Literal["auto", "local", "spark"]
 EngineOption = Annotated[
-    Literal["auto", "local", "spark"],
+    Engine,
     option("Where it is done: in this process, on Spark, or (auto) here if it is little and no option is about Spark."),
 ]
 
 _UI: Final = "spark.ui.enabled"
 
 
-def engine_of(engine: str, *about_spark: object) -> str:
+def engine_of(engine: Engine, *about_spark: object) -> Engine:
     """The engine that is asked for; an option about Spark asks for Spark."""
     if engine == "local" and any(about_spark):
         raise UsageError("--engine local works without Spark; leave out the options that are about it")

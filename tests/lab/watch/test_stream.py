@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -82,15 +82,16 @@ def test_a_later_stream_on_the_same_state_continues(spark: SparkSession, tmp_pat
     shown = [fact for fact in facts if fact.time <= last or fact.kind != "end"][:-10]
     assert [fact for fact in facts if fact not in shown]
     read_in_turn = [shown, [fact for fact in facts if fact not in shown][:5], facts]
-    told: list[dict[str, object]] = []
+    growing = Growing("spoilt")
+    told: list[dict[str, Any]] = []
     for facts_now in read_in_turn:
         with contextlib.closing(State(tmp_path)) as state, LiveVerdict(spark, state, interval=0.1) as verdict:
             if told:
                 assert verdict.runs["spoilt"]["violations"] == told[-1]["violations"], "known before anything is read"
             state.staging.write(facts_now)
-            known = max(len(shown), *(told[-1]["events"] for _ in told[:1]), len(facts_now))  # type: ignore[type-var]
+            growing.feed(facts_now)
             eventually(
-                lambda known=known: verdict.is_warm and verdict.runs.get("spoilt", {}).get("events", 0) >= known,  # type: ignore[misc]
+                lambda: verdict.is_warm and verdict.runs.get("spoilt", {}).get("events", 0) == growing.events,
                 lambda: (verdict.problem, verdict.runs),
             )
             told.append(verdict.runs["spoilt"])
