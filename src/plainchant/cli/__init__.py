@@ -160,9 +160,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _leave_output() -> None:
     """Nothing more goes to a standard output that takes nothing: Python would try once more when it ends."""
-    if sys.stdout is not None and sys.stdout is sys.__stdout__:
+    own = sys.__stdout__
+    if own is not None and sys.stdout is own:
         with open(os.devnull, "wb") as nothing:
-            os.dup2(nothing.fileno(), sys.stdout.fileno())
+            os.dup2(nothing.fileno(), own.fileno())
 
 
 def _status(arguments: Sequence[str] | None) -> int:
