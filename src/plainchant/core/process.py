@@ -96,8 +96,8 @@ class Process:
 
     __slots__ = (
         *("_handlers", "_names", "_sequence", "_settling", "alive", "calls", "effects", "engine", "entered", "full"),
-        *("has_views", "inside", "joined", "lans", "leaving", "max_packet", "me", "memory", "muted", "notes_requests", "now", "only_sends"),
-        *("queues", "random", "streams", "unpack", "views"),
+        *("has_views", "inside", "joined", "lans", "leaving", "max_packet", "me", "memory", "muted", "notes_requests"),
+        *("now", "only_sends", "queues", "random", "streams", "unpack", "views"),
     )
 
     notes_leave_of_senders = False  # whether a process that only sends has a `leave` row, although it has no `join` row
