@@ -133,7 +133,7 @@ def test_a_disk_without_room_leaves_a_sentence_and_nothing_else(
     assert everything(tmp_path) == []
 
 
-@pytest.mark.usefixtures("no_room", "spark")
+@pytest.mark.usefixtures("no_room")
 def test_violations_without_room_leave_nothing(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("all.parquet", "all.jsonl"):
         assert main(["verify", run, "--property", "uniform", "--violations", str(tmp_path / name)]) == 2

@@ -128,7 +128,7 @@ WITHOUT_ROOM = r"""
 import resource, sys
 from plainchant.cli import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
-sys.exit(main(["verify", sys.argv[1]]))
+sys.exit(main(["verify", sys.argv[1], "--engine", "spark"]))
 """
 
 
