@@ -17,7 +17,6 @@ class Attempt:
     deadline: int
     called: dict[ProcessId, Answer | None]
     invited: bool = False
-    slowest: int = 0  # the time (ns) that the slowest answer took
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

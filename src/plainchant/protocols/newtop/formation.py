@@ -44,6 +44,8 @@ from .attempts import Attempt, Convened, Entry, Followed
 from .delivery import RANK_BITS
 from .membership import DEPARTED
 from .packets import Abandon, Answer, AskJoin, Beacon, Call, Convene, Members, Move, Opening, Plan
+from .parameters import LONGEST
+from .suspector import FARTHEST
 
 if TYPE_CHECKING:
     from .part import Part
@@ -62,6 +64,7 @@ ENTRY_PATIENCE: Final = 32
 ANSWER_PATIENCE: Final = 2  # multiple of ``suspect_after`` that a call first waits for answers, and a plan to be in force
 DOUBLINGS: Final = 4  # waits that grow are doubled at most this often
 SHORT_LIVED: Final = 8  # a formation that loses a member within this multiple of ``suspect_after`` was a failure
+CALLS: Final = 8  # calls whose answers tell how far other parts are
 FIRST_TAG: Final = 2  # tags of plans begin here: 1 is the first formation of a group that is formed by all at once
 
 
@@ -84,6 +87,8 @@ class Formations:
         self._timers: dict[GroupId, int] = {}
         self._asked: dict[tuple[GroupId, ProcessId, int], None] = {}  # proposals that the application has been asked about
         self._count = 0
+        self._calls: dict[GroupId, dict[int, int]] = {}  # when the latest calls began, also those that were given up
+        self._slowest: dict[GroupId, int] = {}  # the time that the slowest answer took since the formation in force began
         self._unanswered: dict[GroupId, int] = {}  # calls in a row that ended without an answer that agrees
         self._failures: dict[GroupId, int] = {}  # formations in a row that lost a member soon
         self._entered: dict[GroupId, int] = {}  # when the formation in force began here
@@ -260,6 +265,7 @@ class Formations:
 
     def _answered(self, source: ProcessId, answer: Answer) -> None:
         attempt = self.attempts.get(answer.group)
+        self._learn(source, answer)
         if attempt is None or attempt.number != answer.attempt or source not in attempt.called:
             convened = self.plans.get(answer.group)
             is_planned = convened is not None and convened.attempt == answer.attempt
@@ -267,9 +273,20 @@ class Formations:
                 self._abandon(answer.group, answer.attempt, (source,))
             return
         attempt.called[source] = answer
-        attempt.slowest = max(attempt.slowest, self.host.now - attempt.started)
         if all(one is not None for one in attempt.called.values()):
             self._conclude(answer.group)
+
+    def _learn(self, source: ProcessId, answer: Answer) -> None:
+        """How long an answer takes, be it too late: a call waits for twice that."""
+        group = answer.group
+        started = self._calls.get(group, {}).get(answer.attempt)
+        if started is None:
+            return
+        limit = FARTHEST * self.parameters.suspect_after
+        self._slowest[group] = min(max(self._slowest.get(group, 0), self.host.now - started), limit)
+        attempt = self.attempts.get(group)
+        if attempt is not None and not attempt.invited:
+            attempt.deadline = max(attempt.deadline, attempt.started + self._wait_for_answers(group))
 
     def _convened(self, part: Part, source: ProcessId, convene: Convene) -> None:
         """The plan of a call that this part follows."""
@@ -365,6 +382,10 @@ class Formations:
         if found:
             self._count += 1
             deadline = self.host.now + self._wait_for_answers(group)
+            calls = self._calls.setdefault(group, {})
+            calls[self._count] = self.host.now
+            while len(calls) > CALLS:
+                del calls[next(iter(calls))]
             self.attempts[group] = Attempt(self._count, self.host.now, deadline, dict.fromkeys(found))
             self.host.record("form", group, stage="call", called=list(found), situation="calls")
             self._call(group)
@@ -372,8 +393,9 @@ class Formations:
             self._plan(part, [], 0)
 
     def _wait_for_answers(self, group: GroupId) -> int:
-        """How long a call waits: twice as long as the one before, if that came to nothing."""
-        return ANSWER_PATIENCE * self.parameters.suspect_after << min(self._unanswered.get(group, 0), DOUBLINGS)
+        """How long a call waits: twice as long as the one before, if that came to nothing, and as the slowest answer took."""
+        wait = ANSWER_PATIENCE * self.parameters.suspect_after << min(self._unanswered.get(group, 0), DOUBLINGS)
+        return max(wait, 2 * self._slowest.get(group, 0))
 
     def _conclude(self, group: GroupId) -> None:
         """All have answered, or had time to."""
@@ -386,12 +408,12 @@ class Formations:
         part = self.process.parts.get(group)
         ready = part is not None and part.membership is not None and part.open and part.membership.calm
         if part is not None and ready and self._leader(part) == self.host.me and (answers or self.askers.get(group)):
-            self._plan(part, answers, attempt.number, attempt.slowest)
+            self._plan(part, answers, attempt.number)
         convened = self.plans.get(group)
         planned = convened.leaders if convened is not None and convened.attempt == attempt.number else ()
         self._abandon(group, attempt.number, tuple(process for process, _ in answers if process not in planned))
 
-    def _plan(self, part: Part, answers: list[tuple[ProcessId, Answer]], attempt: int, slowest: int = 0) -> None:
+    def _plan(self, part: Part, answers: list[tuple[ProcessId, Answer]], attempt: int) -> None:
         group, number, leaders = part.group, part.reach, list[ProcessId]()
         parts, members = [part.members], dict.fromkeys(part.members)
         for leader, answer in answers:
@@ -411,7 +433,8 @@ class Formations:
             return
         members.update(dict.fromkeys(newcomers))
         assert part.membership is not None
-        failed = self.parameters.suspect_after << self._failures.get(group, 0)
+        failed = self.parameters.suspect_after << min(self._failures.get(group, 0), LONGEST.bit_length() - 1)
+        slowest = self._slowest.get(group, 0) if answers else 0
         patience = max(part.membership.suspector.learned, 2 * slowest, failed, *(answer.patience for _, answer in answers))
         plan = self.make_plan(group, number + 1, tuple(members), tuple(parts), newcomers)
         plan = structs.replace(plan, patience=patience if patience > self.parameters.suspect_after else 0)
@@ -502,7 +525,7 @@ class Formations:
             self.host.install(view)
         contacts = self.entries[group].contacts if group in self.entries else ()
         known_of = (*plan.lost, *contacts, *self.lost.get(group, {}), *(self.lost.get(old.group, {}) if old is not None else ()))
-        for known in (self.entries, self.attempts, self.followed, self.found):
+        for known in (self.entries, self.attempts, self.followed, self.found, self._slowest):
             known.pop(group, None)
         self._asked = {asked: None for asked in self._asked if asked[0] != group}
         lost = dict.fromkeys(one for one in known_of if one not in plan.members)

@@ -207,8 +207,9 @@ class Membership:
 
     @property
     def disagreement(self) -> int:
-        """How long the others may neither share nor refute a suspicion: the longest omega, and ``patience``."""
-        return LONGEST * self.parameters.suspect_after + self.parameters.longest_wait
+        """How long the others may neither share nor refute a suspicion, or a member that is heard may complete nothing: the
+        longest omega, ``patience``, and, where blocks take long, the time in which lost words are asked for several times."""
+        return LONGEST * self.parameters.suspect_after + self.parameters.longest_wait + self.suspector.repair
 
     def parts_at(self, since: int) -> int:
         """When members part that have disagreed since then; 0: never, because it would halt them."""
@@ -645,7 +646,8 @@ class Membership:
                 return
             held_up = self.expelled.evidence["held_up_ns"] if self.expelled is not None else 0
             self.bye = self.process.say(part, Bye(held_up))
-            self.host.set_timer(("leave", part.group), self.host.now + GIVE_UP * self.parameters.suspect_after)
+            wait = GIVE_UP * max(self.parameters.suspect_after, self.suspector.learned)
+            self.host.set_timer(("leave", part.group), self.host.now + wait)
         if all(member in self.let_go or member in self.failed for member in part.members if member != self.host.me):
             self.process.gone(part)
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 GAIN: Final = 8  # a block counts for so much of a part in the mean
 DEVIATIONS: Final = 4
 OPENING: Final = 2  # members that have not been heard in a formation yet have this many times as long to appear in it
+FARTHEST: Final = 32  # what is learned about a slow network has this limit, a multiple of ``suspect_after``
+REPAIRS: Final = 2  # a block whose words are lost is given this many times what blocks are seen to take
 PROBES: Final = 16  # signs of life that a member is asked for before it is suspected
 
 
@@ -56,20 +58,27 @@ class Suspector:
     def begin_with(self, patience: int) -> None:
         """What former formations have learned: omega has to be so long."""
         self._experienced = True
-        self._mean = min(max(self._mean, patience // 2), LONGEST * int(self._membership.parameters.suspect_after))
+        self._mean = max(self._mean, patience // 2)
 
     @property
     def learned(self) -> int:
         """Omega as blocks have shown it: time for a block, a question and its answer; 0: ``suspect_after`` is enough."""
-        learned = 2 * self._mean + DEVIATIONS * self._deviation
-        return learned if learned > self._membership.parameters.suspect_after else 0
+        base = int(self._membership.parameters.suspect_after)
+        learned = min(2 * self._mean + DEVIATIONS * self._deviation, FARTHEST * base)
+        return learned if learned > base else 0
 
     @property
     def patience(self) -> int:
-        """Omega, now."""
+        """Omega, now. Members that have been heard send signs of life, however long these travel, so that it has a limit. Before,
+        all that is known is how long others have taken."""
         base = int(self._membership.parameters.suspect_after)
-        patience = min(max(base, self.learned), LONGEST * base)
-        return patience if self._membership.part.open else OPENING * patience
+        patience = max(base, self.learned)
+        return min(patience, LONGEST * base) if self._membership.part.open else OPENING * patience
+
+    @property
+    def repair(self) -> int:
+        """How long a block can take where packets are lost, beyond the longest omega; before one is known: twice that omega."""
+        return REPAIRS * (self.learned if self.is_experienced() else LONGEST * int(self._membership.parameters.suspect_after))
 
     def is_experienced(self) -> bool:
         """Whether it is known how long blocks take. Until then omega is as long as it can be: where round trips are longer than
