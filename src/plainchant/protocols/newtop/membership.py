@@ -345,6 +345,7 @@ class Membership:
         """It is not suspected any more, and its time begins anew."""
         del self.suspicions[process], self.since[process], self.reasons[process]
         self.suspector.rearm(process)
+        self.suspector.disturbed()
 
     def receive_pending(self, column: Column) -> None:
         """What came meanwhile counts as just received."""
@@ -426,6 +427,7 @@ class Membership:
     def _forget(self, process: ProcessId) -> None:
         """It has failed: what it suspected, and what was pending, is void."""
         del self.suspicions[process], self.since[process]
+        self.suspector.disturbed()
         self.pending.pop(process, None)
         self.recorded.pop(process, None)
         self._unrecord(process)

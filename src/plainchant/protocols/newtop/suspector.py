@@ -53,6 +53,7 @@ class Suspector:
     _due: int = 0  # when the timer ends; 0: it is not set
     _mean: int = 0
     _deviation: int = 0
+    _disturbed: int = -1  # when a suspicion last ended
     _experienced: bool = False  # a block has become complete, or others have said how long that takes
 
     def begin_with(self, patience: int) -> None:
@@ -100,12 +101,9 @@ class Suspector:
             self._newest = matrix.largest
             blocks.append((matrix.largest, now))
         while blocks and blocks[0][0] <= matrix.complete:
-            delay = now - blocks.popleft()[1]
-            if not self._experienced:
-                self.shorten()
-                self._experienced = True
-            if not membership.suspicions and not membership.failed:  # else it was late because of those
-                self._learn(delay)
+            since = blocks.popleft()[1]
+            if since > self._disturbed and not membership.suspicions and not membership.failed:
+                self._learn(now - since)
         if blocks and not self._due and not membership.bye:
             due = [moment for column in matrix.members if (moment := self._due_of(column))]
             if due:
@@ -122,8 +120,10 @@ class Suspector:
         self._membership.host.set_timer(("suspect", self._membership.part.group), self._due)
 
     def _learn(self, delay: int) -> None:
-        if not self._mean:  # the first one: there is nothing to take the mean of
-            self._mean = delay
+        if not self._experienced:  # there is nothing to take the mean of
+            self.shorten()
+            self._experienced = True
+            self._mean = max(self._mean, delay)
         self._deviation += (abs(delay - self._mean) - self._deviation) // GAIN
         self._mean += (delay - self._mean) // GAIN
 
@@ -136,6 +136,10 @@ class Suspector:
         flow.refresh()
         busy = bool(self._blocks) or (flow.bound and membership.part.matrix.largest_flow - flow.everywhere > flow.bound // 2)
         return not busy or now - membership.part.spoke >= membership.parameters.suspect_after // 2
+
+    def disturbed(self) -> None:
+        """A suspicion has ended: how late the blocks are that were waiting for the suspected member says nothing about others."""
+        self._disturbed = self._membership.host.now
 
     def rearm(self, process: ProcessId) -> None:
         """This member's timeouts begin anew."""
