@@ -17,21 +17,28 @@ from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 from tests.protocols.runs import Run, names, verified
 
 OMEGA = int(Parameters().suspect_after)
-HEALED = 8 * SECOND
-"""When parts that begin apart can hear each other."""
+APART = (10 * SECOND, 20 * SECOND)
+"""From when to when the parts of a group cannot hear each other."""
 COURSES = ("stay", "merge", "join")
 ROUND_TRIPS = (0.5, 1, 2, 3, 5, 8, 10)
 SIZES = (2, 3, 5, 8)
 
 
 def scenario_of(course: str, seed: int, *, round_trip: float, members: int, loss: float, **parameters: Any) -> Scenario:
-    """``stay``: nothing happens. ``merge``: the group begins in two parts. ``join``: with a majority only, one more joins."""
+    """``stay``: nothing happens. ``merge``: the group is in two parts for a while. ``join``: with a majority only, one more joins."""
     group = names(members)
     way = round(round_trip * OMEGA / 2)
     faults: tuple[Fault, ...] = ()
     if course == "merge":
         middle = 1 + seed % (members - 1)
-        faults = (Fault(kind="partition", at=Duration(0), parts=(group[:middle], group[middle:]), length=Duration(HEALED)),)
+        faults = (
+            Fault(
+                kind="partition",
+                at=Duration(APART[0]),
+                parts=(group[:middle], group[middle:]),
+                length=Duration(APART[1] - APART[0]),
+            ),
+        )
     if course == "join":
         faults = (Fault(kind="join", at=Duration(4 * SECOND), process="q1"),)
         parameters = {"partitions": "majority"} | parameters
@@ -43,7 +50,7 @@ def scenario_of(course: str, seed: int, *, round_trip: float, members: int, loss
         later=("q1",) if course == "join" else (),
         groups={"g": group},
         parameters=parameters,
-        duration=Duration(40 * SECOND),
+        duration=Duration(50 * SECOND),
         drain=Duration(60 * SECOND),
         network=Network(delay=Delay("constant", Duration(way)), loss=loss),
         workload=(Workload(rate=2.0),),
@@ -80,7 +87,7 @@ def judged(course: str, runs: Iterable[Run], members: int) -> str:
         together += moment is not None
         moments += [moment] if moment is not None else []
         halts += any('"by":"protocol"' in row["detail"] for row in done.of("crash"))
-        well += moment is not None and most == expected
+        well += moment is not None and most <= expected
         bad += bool(done.violated) or not done.summary.quiet
     last = f"{max(moments):5.1f} s" if moments else "never"
     return f"at once {well:2}/{count}, together {together:2}/{count} by {last}, views {worst:2}, halts {halts}, violated {bad}"
