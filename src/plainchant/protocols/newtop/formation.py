@@ -8,7 +8,7 @@ a process that joins (a part of one member), and parts of a partitioned group th
 
 **Finding each other.** The first member of a view is its part's *leader*. It shows itself to all whom the part has lost
 (``Beacon``, every ``merge_after``). Of two leaders that know of each other the one with the smaller name calls the other. A
-joiner asks whomever it knows (``AskJoin``); that is passed on to the leader.
+joiner asks whomever it knows (``AskJoin``); that is passed on to the leader, which answers (``NOTED``): the joiner sees how far it is.
 
 **Coming together.** The leader calls the other leaders (``Call``), who follow one call at a time (``Answer``). Then it makes a
 ``Plan``: a tag that no other formation has, the number of the first view, larger than any that a part can have reached by then,
@@ -64,6 +64,7 @@ ENTRY_PATIENCE: Final = 32
 ANSWER_PATIENCE: Final = 2  # multiple of ``suspect_after`` that a call first waits for answers, and a plan to be in force
 DOUBLINGS: Final = 4  # waits that grow are doubled at most this often
 SHORT_LIVED: Final = 8  # a formation that loses a member within this multiple of ``suspect_after`` was a failure
+NOTED: Final = 0  # number of no attempt, in the answer to a process that asks to be let in
 CALLS: Final = 8  # calls whose answers tell how far other parts are
 FIRST_TAG: Final = 2  # tags of plans begin here: 1 is the first formation of a group that is formed by all at once
 
@@ -97,7 +98,7 @@ class Formations:
     # --- coming in ----------------------------------------------------------------------------------------------------
 
     def ask_to_join(self, group: GroupId, contacts: Members) -> None:
-        self.entries[group] = Entry(contacts, self._after(ENTRY_PATIENCE))
+        self.entries[group] = Entry(contacts, self.host.now, self._after(ENTRY_PATIENCE))
         self._ask(group)
 
     def _after(self, patience: int) -> int:
@@ -137,7 +138,7 @@ class Formations:
         if agrees:
             self.attempts.pop(group, None)
             deadline = self._after(ENTRY_PATIENCE)
-            self.entries[group] = Entry((), deadline, invitation.proposer, invitation.attempt, invitation.members)
+            self.entries[group] = Entry((), self.host.now, deadline, invitation.proposer, invitation.attempt, invitation.members)
             self._timer(group, self.parameters.alive_every)
         self.host.send((invitation.proposer,), Answer(group, invitation.attempt, agrees, text=text))
         if not agrees:
@@ -179,18 +180,26 @@ class Formations:
             followed = self.followed.get(part.group)
             if followed is not None and followed.is_of(source, packet.attempt):
                 del self.followed[part.group]
+        elif type(packet) is AskJoin and (column := part.matrix.columns.get(packet.process)) is not None:
+            if not column.last:
+                column.heard = self.host.now  # it lives, and the Opening is still on its way to it
         elif leader != self.host.me:
             if type(packet) is not Convene and source != leader:
                 self.host.send((leader,), packet)
         elif type(packet) is Beacon:
             self._saw(part, packet)
         elif type(packet) is AskJoin:
-            askers, process = self.askers.setdefault(part.group, {}), packet.process
-            if process not in part.members and process and (process in askers or len(askers) < ASKERS):
-                askers[process] = None
-                self._timer(part.group, 0)
+            self._asked_by(part, packet.process)
         else:
             self._convened(part, source, packet)
+
+    def _asked_by(self, part: Part, process: ProcessId) -> None:
+        """A process wants to be let in."""
+        askers = self.askers.setdefault(part.group, {})
+        if process and (process in askers or len(askers) < ASKERS):
+            askers[process] = None
+            self.host.send((process,), Answer(part.group, NOTED, False))
+            self._timer(part.group, 0)
 
     def _leader(self, part: Part) -> ProcessId:
         assert part.membership is not None
@@ -279,6 +288,9 @@ class Formations:
     def _learn(self, source: ProcessId, answer: Answer) -> None:
         """How long an answer takes, be it too late: a call waits for twice that."""
         group = answer.group
+        entry = self.entries.get(group)
+        if answer.attempt == NOTED and entry is not None:
+            entry.noted(self.host.now)
         started = self._calls.get(group, {}).get(answer.attempt)
         if started is None:
             return
