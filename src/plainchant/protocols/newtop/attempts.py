@@ -9,6 +9,7 @@ from ...core.model import ProcessId
 from .packets import Answer, Plan
 
 ENTRY_ROUNDS: Final = 8  # round trips that it takes to come in, where packets are lost: a plan, the end of a formation, the next
+ENTRY_LIMIT: Final = 3  # so many times as long as a near process waits, a far one waits more at most
 
 
 @dataclasses.dataclass(slots=True)
@@ -60,10 +61,10 @@ class Entry:
     distance: int = 0  # time (ns) until a member first answered; 0: none has
 
     def noted(self, now: int) -> None:
-        """A member has answered. Where that takes long it takes so many times as long to come in, but at most twice the time."""
+        """A member has answered. Where that takes long it takes so many times as long to come in, but there is a limit."""
         if not self.distance:
             self.distance = max(1, now - self.started)
-            self.deadline += min(ENTRY_ROUNDS * self.distance, self.deadline - self.started)
+            self.deadline += min(ENTRY_ROUNDS * self.distance, ENTRY_LIMIT * (self.deadline - self.started))
 
     def knows(self, process: ProcessId) -> bool:
         """Whether this process can have let us in."""

@@ -8,7 +8,8 @@ a process that joins (a part of one member), and parts of a partitioned group th
 
 **Finding each other.** The first member of a view is its part's *leader*. It shows itself to all whom the part has lost
 (``Beacon``, every ``merge_after``). Of two leaders that know of each other the one with the smaller name calls the other. A
-joiner asks whomever it knows (``AskJoin``); that is passed on to the leader, which answers (``NOTED``): the joiner sees how far it is.
+joiner asks whomever it knows (``AskJoin``); that is passed on to the leader, and answered (``NOTED``), by which the joiner
+knows how far the group is.
 
 **Coming together.** The leader calls the other leaders (``Call``), who follow one call at a time (``Answer``). Then it makes a
 ``Plan``: a tag that no other formation has, the number of the first view, larger than any that a part can have reached by then,
@@ -186,6 +187,8 @@ class Formations:
         elif leader != self.host.me:
             if type(packet) is not Convene and source != leader:
                 self.host.send((leader,), packet)
+            if type(packet) is AskJoin and source == packet.process:  # the leader may be dead
+                self.host.send((source,), Answer(part.group, NOTED, False))
         elif type(packet) is Beacon:
             self._saw(part, packet)
         elif type(packet) is AskJoin:
