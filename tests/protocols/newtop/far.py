@@ -1,4 +1,4 @@
-"""Do members that are far from each other stay together, meet again, and let a joiner in? Scenarios, and what is read from traces.
+"""Do members that are far from each other stay together, meet again and let a joiner in? Scenarios, and what their traces say.
 
 Round trips are multiples of ``suspect_after`` (omega), all other parameters are the defaults.
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from plainchant.core.model import MS, SECOND, Duration
+from plainchant.core.model import SECOND, Duration
 from plainchant.protocols.newtop.parameters import Parameters
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 from tests.protocols.runs import Run, names, verified
@@ -19,13 +19,15 @@ from tests.protocols.runs import Run, names, verified
 OMEGA = int(Parameters().suspect_after)
 APART = (10 * SECOND, 20 * SECOND)
 """From when to when the parts of a group cannot hear each other."""
+PROMISED = 3
+"""Up to this round trip (in omegas) the time that ``progress`` states is long enough for parts to meet, however much is lost."""
 COURSES = ("stay", "merge", "join")
 ROUND_TRIPS = (0.5, 1, 2, 3, 5, 8, 10)
 SIZES = (2, 3, 5, 8)
 
 
 def scenario_of(course: str, seed: int, *, round_trip: float, members: int, loss: float, **parameters: Any) -> Scenario:
-    """``stay``: nothing happens. ``merge``: the group is in two parts for a while. ``join``: with a majority only, one more joins."""
+    """``stay``: nothing happens. ``merge``: the group is in two parts for a while. ``join``: one more joins a majority."""
     group = names(members)
     way = round(round_trip * OMEGA / 2)
     faults: tuple[Fault, ...] = ()

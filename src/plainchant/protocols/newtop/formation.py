@@ -46,7 +46,7 @@ from .delivery import RANK_BITS
 from .membership import DEPARTED
 from .packets import Abandon, Answer, AskJoin, Beacon, Call, Convene, Members, Move, Opening, Plan
 from .parameters import LONGEST
-from .suspector import FARTHEST
+from .suspector import MOST_LEARNED
 
 if TYPE_CHECKING:
     from .part import Part
@@ -297,7 +297,7 @@ class Formations:
         started = self._calls.get(group, {}).get(answer.attempt)
         if started is None:
             return
-        limit = FARTHEST * self.parameters.suspect_after
+        limit = MOST_LEARNED * self.parameters.suspect_after
         self._slowest[group] = min(max(self._slowest.get(group, 0), self.host.now - started), limit)
         attempt = self.attempts.get(group)
         if attempt is not None and not attempt.invited:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 GAIN: Final = 8  # a block counts for so much of a part in the mean
 DEVIATIONS: Final = 4
 OPENING: Final = 2  # members that have not been heard in a formation yet have this many times as long to appear in it
-FARTHEST: Final = 32  # what is learned about a slow network has this limit, a multiple of ``suspect_after``
+MOST_LEARNED: Final = 32  # what is learned about a slow network has this limit, a multiple of ``suspect_after``
 REPAIRS: Final = 2  # a block whose words are lost is given this many times what blocks are seen to take
 PROBES: Final = 16  # signs of life that a member is asked for before it is suspected
 
@@ -65,7 +65,7 @@ class Suspector:
     def learned(self) -> int:
         """Omega as blocks have shown it: time for a block, a question and its answer; 0: ``suspect_after`` is enough."""
         base = int(self._membership.parameters.suspect_after)
-        learned = min(2 * self._mean + DEVIATIONS * self._deviation, FARTHEST * base)
+        learned = min(2 * self._mean + DEVIATIONS * self._deviation, MOST_LEARNED * base)
         return learned if learned > base else 0
 
     @property
