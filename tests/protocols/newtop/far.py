@@ -24,11 +24,12 @@ PROMISED = 3
 COURSES = ("stay", "merge", "join")
 ROUND_TRIPS = (0.5, 1, 2, 3, 5, 8, 10)
 SIZES = (2, 3, 5, 8)
+MEMBERS = names(max(SIZES))
 
 
 def scenario_of(course: str, seed: int, *, round_trip: float, members: int, loss: float, **parameters: Any) -> Scenario:
     """``stay``: nothing happens. ``merge``: the group is in two parts for a while. ``join``: one more joins a majority."""
-    group = names(members)
+    group = MEMBERS[:members]
     way = round(round_trip * OMEGA / 2)
     faults: tuple[Fault, ...] = ()
     if course == "merge":

@@ -113,7 +113,6 @@ def _undisturbed(self: Suspector) -> None:
 
 
 @mutant("disagreement takes no account of how long blocks take", Suspector, "repair")
-@property
 def _unrepaired(self: Suspector) -> int:
     return 0
 

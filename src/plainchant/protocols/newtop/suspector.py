@@ -76,7 +76,6 @@ class Suspector:
         patience = max(base, self.learned)
         return min(patience, LONGEST * base) if self._membership.part.open else OPENING * patience
 
-    @property
     def repair(self) -> int:
         """How long a block can take where packets are lost, beyond the longest omega; before one is known: twice that omega."""
         return REPAIRS * (self.learned if self.is_experienced() else LONGEST * int(self._membership.parameters.suspect_after))
@@ -138,12 +137,13 @@ class Suspector:
         return not busy or now - membership.part.spoke >= membership.parameters.suspect_after // 2
 
     def disturbed(self) -> None:
-        """A suspicion has ended: how late the blocks are that were waiting for the suspected member says nothing about others."""
+        """A suspicion has ended, or this process was stopped: how late blocks are that began before says nothing of the way."""
         self._disturbed = self._membership.host.now
 
     def rearm(self, process: ProcessId) -> None:
         """This member's timeouts begin anew."""
         self._since[process] = self._membership.host.now
+        self.disturbed()
 
     def expire(self) -> None:
         """Suspects those whose time is over."""
