@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.receiving import Receiver
 from plainchant.protocols.mailbox.sending import Sender
 from plainchant.protocols.mailbox.watching import Watch
+from plainchant.protocols.variants import replaced
 from plainchant.scenario.model import Fault, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.sim.scripted import Script, ScriptedSimulation
@@ -177,17 +179,15 @@ def test_of_two_members_one_goes_on() -> None:
 
 
 @pytest.mark.parametrize(("tolerate", "excluded"), [("crash", {"p2", "p3", "p4", "p5"}), ("timing", set())])
-def test_one_receiver_that_is_wrong_excludes_no_other_with_the_second_protocol(
-    tolerate: str, excluded: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_receiver_that_is_wrong_excludes_no_other_with_the_second_protocol(tolerate: str, excluded: set[str]) -> None:
     # The monotonic clock of p1 cannot be wrong in the simulator: here it reports all others without a reason.
     overdue = Watch._overdue
 
     def wrong(self: Watch, copy: Copy, entered: int) -> int:
         return 0b11110 if self.box.host.me == "p1" else overdue(self, copy, entered)
 
-    monkeypatch.setattr(Watch, "_overdue", wrong)
-    ran = run([], tolerate=tolerate)
+    with replaced(Watch, "_overdue", wrong):
+        ran = run([], tolerate=tolerate)
     assert {row["process"] for row in ran.of("suspect")} == {"p1"}
     assert set(ran.halted()) == excluded
 
@@ -267,19 +267,27 @@ def test_a_joiner_does_not_get_the_place_of_an_excluded_process_that_may_still_w
     assert places["q1"] == 5
 
 
-@pytest.mark.parametrize("rule", ["", "own flags", "abandoned"])
-def test_what_a_late_sender_left_in_one_copy_before_it_crashed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+WITHOUT: Mapping[str, Sequence[tuple[type, str, Callable[..., Any]]]] = {
+    "": (),
+    "own flags": (
+        (Watch, "_missing", lambda self, entry: entry.listed & ~entry.done & ~self.box.mask),
+        (Watch, "_is_concerned", lambda self, entry, entered: True),
+    ),
+    "abandoned": ((Sender, "_is_abandoned", lambda self, entry: False),),
+}
+
+
+@pytest.mark.parametrize("rule", WITHOUT)
+def test_what_a_late_sender_left_in_one_copy_before_it_crashed(rule: str) -> None:
     # p3 writes so late into copy 1 that later messages have been read, then into copy 2, where the others have done with it, and
     # crashes: no receiver will ever set a flag there. The receivers must not report each other for that, and q1, which gets the
     # place, must not wait for it.
-    if rule == "own flags":
-        monkeypatch.setattr(Watch, "_missing", lambda self, entry: entry.listed & ~entry.done & ~self.box.mask)
-        monkeypatch.setattr(Watch, "_is_concerned", lambda self, entry, entered: True)
-    elif rule == "abandoned":
-        monkeypatch.setattr(Sender, "_is_abandoned", lambda self, entry: False)
     script = Script({"p3 write 1": 60 * MS / (100 * US), "p3 write 2": 50}, {"p3 write 2": "p3"})
     join = Fault(kind="join", process="q1", at=Duration(300 * MS), group="g")
-    ran = run([join], members=MEMBERS[:3], later=("q1",), script=script, tolerate="crash", slots=1)
+    with ExitStack() as without:
+        for other in WITHOUT[rule]:
+            without.enter_context(replaced(*other))
+        ran = run([join], members=MEMBERS[:3], later=("q1",), script=script, tolerate="crash", slots=1)
     left = [row["detail"] for row in ran.of("fault", "p3") if row["detail"].get("operation") == "write"]
     assert left, "p3 was not late"
     assert bool(ran.halted()) == (rule == "own flags")
@@ -287,16 +295,12 @@ def test_what_a_late_sender_left_in_one_copy_before_it_crashed(rule: str, monkey
 
 
 @pytest.mark.parametrize("barred", [True, False])
-def test_a_copy_that_a_late_sender_had_not_reached_when_its_message_was_rejected(
-    barred: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_a_late_sender_had_not_reached_when_its_message_was_rejected(barred: bool) -> None:
     # p3 is stopped while it writes into copy 2. p1 has set its flags before that, and p2 after: p2 must not report p1.
-    if not barred:
-        monkeypatch.setattr(Receiver, "_bar", lambda self, copy, message: None)
     script = Script({"p3 write 2": [1, 50], "p2 finish 2": [1, 1, 200, 1]}, usual=0)
-    ran = run(
-        [fault("pause", "p3", at=10 * MS + 120 * US)], members=MEMBERS[:3], script=script, tolerate="crash", duration=600 * MS
-    )
+    pause = fault("pause", "p3", at=10 * MS + 120 * US)
+    with nullcontext() if barred else replaced(Receiver, "_bar", lambda self, copy, message: None):
+        ran = run([pause], members=MEMBERS[:3], script=script, tolerate="crash", duration=600 * MS)
     assert ran.of("late", "p1"), "no message of p3 was rejected"
     assert set(ran.halted()) == ({"p3"} if barred else {"p1", "p3"})
 
