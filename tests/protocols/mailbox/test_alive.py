@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -14,6 +14,7 @@ from plainchant.core.memory import Copy
 from plainchant.core.model import MS, SECOND, US, Duration
 from plainchant.lab.properties import verify
 from plainchant.protocols.mailbox import DESCRIPTION
+from plainchant.protocols.mailbox.message import Message
 from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.receiving import Receiver
 from plainchant.protocols.mailbox.sending import Sender
@@ -192,6 +193,20 @@ def test_one_receiver_that_is_wrong_excludes_no_other_with_the_second_protocol(t
     assert set(ran.halted()) == excluded
 
 
+@pytest.mark.parametrize("members", [MEMBERS[:3], tuple(f"p{number}" for number in range(1, 21))])
+def test_a_clock_that_is_set_back_by_an_hour(members: tuple[str, ...]) -> None:
+    # All waits of p2 that go by its clock would last an hour; the one after which it looks for its exclusion does not.
+    back = Fault(kind="step", process="p2", at=Duration(200 * MS), offset=Duration(-3600 * SECOND))
+    right = Fault(kind="step", process="p2", at=Duration(600 * MS), offset=Duration(3600 * SECOND))
+    again = Fault(kind="restart", process="p2", at=Duration(700 * MS))
+    ran = run([back, right, again], members=members, poll=Duration(2 * MS), rate=50.0, places=20)
+    assert ran.summary.quiet
+    assert ran.halted() == {"p2": "excluded"}
+    assert ran.of("crash", "p2")[0]["true_time"] < 400 * MS
+    assert max(ran.standstill(member) for member in members if member != "p2") < bound(50.0, poll=Duration(2 * MS))
+    assert ran.of("deliver", "p2#1")
+
+
 @BOTH
 def test_an_only_sender_that_is_stopped_is_not_waited_for(tolerate: str) -> None:
     ran = run([fault("pause", "p5")], tolerate=tolerate, senders=("p5",))
@@ -267,31 +282,42 @@ def test_a_joiner_does_not_get_the_place_of_an_excluded_process_that_may_still_w
     assert places["q1"] == 5
 
 
+_BAR = Receiver._bar
+
+
+def _bar_rejected(self: Receiver, copy: Copy, message: Message) -> None:
+    if message.verdict is False:
+        _BAR(self, copy, message)
+
+
+BAR: Final = (Receiver, "_bar", _bar_rejected)
 WITHOUT: Mapping[str, Sequence[tuple[type, str, Callable[..., Any]]]] = {
     "": (),
-    "own flags": (
+    "bar": (BAR,),
+    "bar, own flags": (
+        BAR,
         (Watch, "_missing", lambda self, entry: entry.listed & ~entry.done & ~self.box.mask),
         (Watch, "_is_concerned", lambda self, entry, entered: True),
     ),
-    "abandoned": ((Sender, "_is_abandoned", lambda self, entry: False),),
+    "bar, abandoned": (BAR, (Sender, "_is_abandoned", lambda self, entry: False)),
 }
 
 
-@pytest.mark.parametrize("rule", WITHOUT)
-def test_what_a_late_sender_left_in_one_copy_before_it_crashed(rule: str) -> None:
+@pytest.mark.parametrize("rules", WITHOUT)
+def test_what_a_late_sender_left_in_one_copy_before_it_crashed(rules: str) -> None:
     # p3 writes so late into copy 1 that later messages have been read, then into copy 2, where the others have done with it, and
-    # crashes: no receiver will ever set a flag there. The receivers must not report each other for that, and q1, which gets the
-    # place, must not wait for it.
+    # crashes: no receiver would ever set a flag there, so it is barred. Even without that the receivers do not report each other,
+    # and q1, which gets the place, does not wait for it.
     script = Script({"p3 write 1": 60 * MS / (100 * US), "p3 write 2": 50}, {"p3 write 2": "p3"})
     join = Fault(kind="join", process="q1", at=Duration(300 * MS), group="g")
     with ExitStack() as without:
-        for other in WITHOUT[rule]:
+        for other in WITHOUT[rules]:
             without.enter_context(replaced(*other))
         ran = run([join], members=MEMBERS[:3], later=("q1",), script=script, tolerate="crash", slots=1)
     left = [row["detail"] for row in ran.of("fault", "p3") if row["detail"].get("operation") == "write"]
     assert left, "p3 was not late"
-    assert bool(ran.halted()) == (rule == "own flags")
-    assert any(row["sender"] == "q1" for row in ran.of("deliver", "p1")) == (rule != "abandoned")
+    assert bool(ran.halted()) == ("own flags" in rules)
+    assert any(row["sender"] == "q1" for row in ran.of("deliver", "p1")) == ("abandoned" not in rules)
 
 
 @pytest.mark.parametrize("barred", [True, False])
