@@ -112,7 +112,7 @@ def verify(
         with watched(spark, progress, "reading"):
             open_runs = _verify_chunks(spark, plan, options, total) if plan.chunks else []
         if total.malformed:  # nothing is verified then
-            return _verification(total, options)
+            return verification_of(total, options)
         apart = {found.run for found in open_runs if found.out_of_order and found.rows >= large_rows}
         if apart:
             open_runs = [found for found in open_runs if found.run not in apart]
@@ -152,7 +152,7 @@ class Options:
 
     properties: tuple[str, ...] | None
     most: int | None
-    large_rows: int
+    large_rows: int = LARGE_ROWS
 
 
 def verification_of(total: Sum, options: Options) -> Verification:
