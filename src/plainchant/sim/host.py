@@ -213,15 +213,16 @@ class SimHost(Process):
 
     def _send_off(self) -> None:
         """The packets that wait leave."""
-        leaving, network = self._leaving, self._network
+        leaving, network, charge = self._leaving, self._network, self._charge
         for _, to, packet, lan in leaving:
             if lan:
-                self._charge += self._lans[lan].send(self, self._route_over((lan, to)), packet)
+                charge += self._lans[lan].send(self, self._route_over((lan, to)), packet)
             else:
                 route = self.last_route
                 if route is None or (to is not self._to and to != self._to):
                     route = self._route(to)
-                self._charge += network.send(self, route, packet)
+                charge += network.send(self, route, packet)
+        self._charge = charge
         if self.watch_all:
             self.packets_sent += sum(len(effect[1]) for effect in leaving)
         leaving.clear()
