@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from plainchant.core.model import MS, Duration, UsageError
+from plainchant.core.model import MS, SECOND, Duration, UsageError
 from plainchant.protocols.registry import describe
 from plainchant.protocols.sequencer import Parameters
 from plainchant.protocols.sequencer.election import next_epoch
@@ -17,7 +17,7 @@ from plainchant.protocols.sequencer.packets import Phase1, Phase2
 from plainchant.scenario.load import parse
 
 from .. import sweeping
-from . import regimes
+from . import failover, regimes
 from .by_hand import GROUP, Letter
 from .cases import CASES
 from .packets_by_hand import Script
@@ -60,6 +60,25 @@ def test_every_regime_keeps_every_promise_and_loses_no_member(times: int) -> Non
     assert not missing, f"the regimes never came to: {', '.join(missing)}; they came to {dict(occurred)}"
 
 
+def test_the_regimes_cover_what_is_promised() -> None:
+    scenarios = [regimes.scenario_of(seed) for seed in range(REGIME_SEEDS)]
+    sizes = {len(scenario.members) for scenario in scenarios}
+    assert {2, 40} <= sizes
+    trips = {2 * scenario.network.delay.low // MS for scenario in scenarios if scenario.about == "round trips"}
+    assert min(trips) < regimes.DEFAULTS.suspect_after // MS < max(trips)
+    assert sum(scenario.network.loss == 0.3 for scenario in scenarios) >= 16
+    kinds = Counter(fault.kind for scenario in scenarios for fault in scenario.fault)
+    assert min(kinds[kind] for kind in ("crash", "join", "leave", "pause", "sluggish", "restart")) >= 4, kinds
+    paused = [(fault.process == scenario.members[0], fault.length) for scenario in scenarios for fault in scenario.fault
+              if fault.kind == "pause"]  # fmt: skip
+    assert all(length > regimes.DEFAULTS.patience + regimes.DEFAULTS.suspect_after for _, length in paused)
+    assert Counter(is_sequencer for is_sequencer, _ in paused)[True] >= 3
+    assert Counter(is_sequencer for is_sequencer, _ in paused)[False] >= 3
+    readers = {fault.process == scenario.members[0] for scenario in scenarios for fault in scenario.fault
+               if fault.kind == "sluggish"}  # fmt: skip
+    assert readers == {True, False}, "the sequencer and another member"
+
+
 def test_within_a_round_a_preceding_coordinator_has_the_higher_epoch() -> None:
     for members in range(1, 8):
         for latest in range(20):
@@ -85,6 +104,24 @@ def test_a_process_that_joined_later_stops_sending_in_a_synchronisation_phase() 
     group.bring(Letter("p1", "q", Phase2(GROUP, 1, phase, group["q"].log.contiguous)))
     group.carry()
     assert group.delivered("p2")[-1] == "during the phase"
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("jitter", [0.0, 0.3])
+@pytest.mark.parametrize("members", [3, 5])
+def test_a_fail_over_takes_a_suspicion_and_at_most_four_round_trips(members: int, jitter: float, times: int) -> None:
+    """Round trips from a tenth of ``suspect_after`` to ten times it, with the durations of a live host."""
+    patience = Duration(20 * SECOND)
+    for round_trip in (0.1, 0.2, 0.5, 1, 2, 5, 10):
+        for seed in range(2 * times):
+            scenario = failover.crash_of_the_sequencer(
+                seed, members=members, round_trip_ms=1_000 * round_trip, jitter=jitter, patience=patience
+            )
+            found = failover.run(scenario)
+            time = failover.fail_over(found)
+            assert not found.violated, (round_trip, seed)
+            assert time is not None, (round_trip, seed)
+            assert time <= failover.bound(scenario), (round_trip, seed, time)
 
 
 def test_the_time_of_progress_grows_with_suspicion_and_patience() -> None:
