@@ -42,6 +42,9 @@ BAD: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
         "a": f"{ABC} | {fault('crash', 95, mid_broadcast='true')} | crash time=95",
         "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
     }, "b"),
+    ("a process that acts for another one is paused", {**PAUSES, "acting": {"c": "a"}}, {
+        "a": f"{ABC} | {fault('pause', 90, length=50)} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
+    }, "b"),
     ("packets are lost at a rate that the protocol tolerates", SOME_LOSS, {
         "a": f"{ABC} | {fault('loss', 1, rate=0.3, background='true')} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
     }, "b"),
@@ -98,6 +101,12 @@ GOOD: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("a crash in the middle of a broadcast, where the protocol tolerates no loss", BOUNDS, {
         "a": f"{ABC} | {fault('crash', 95, mid_broadcast='true')} | crash time=95",
         "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
+    }),
+    ("the process that acts for it is paused, which the protocol tolerates", {**PAUSES, "acting": {"b": "a"}}, {
+        "a": f"{ABC} | {fault('pause', 90, length=50)} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
+    }),
+    ("the process that acts for it crashes", {**BOUNDS, "acting": {"b": "a"}}, {
+        "a": f"{ABC} | crash time=95", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
     }),
     ("a memory module fails", BOUNDS, {
         "a": f"{ABC} | {fault('module', 95)} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",

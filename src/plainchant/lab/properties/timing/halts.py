@@ -9,6 +9,7 @@ the longer of the two stated times before it:
   members did not get, is a loss of packets.
 - half of the members of one of its groups, or more, crashed, left or had a fault of their own. The members are those of the view
   that the process had when that time began, or of its first view; in a group without views, all that were members since then.
+- the process that acts for it, if it is a remote one (``acting`` in ``start`` rows), had a fault of its own, or stopped.
 - its application did not read (``"unread": true`` in the ``crash`` row, which the host writes).
 
 An exception in the protocol is a violation whatever happened before it.
@@ -21,7 +22,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from ....core.model import GroupId, ProcessId
-from ..facts import History, Run
+from ..facts import History, Run, acting_of
 from ..growth import Condition, RunState
 from ..report import Report
 from .disturbances import FOREVER, Disturbances, Stretch, moment
@@ -42,7 +43,8 @@ def halts(report: Report, placed: Sequence[History], disturbances: Disturbances,
         until = moment(run, row)
         members = {group: _members_before(run, history, group, until - span) for group in groups}
         gone = {other.name for other in run.all if other is not history and _is_gone(run, other, until - span, until)}
-        if is_without_cause(history.name, detail, members, gone, disturbances, (until - span, until)):
+        relied = {history.name, run.acting.get(history.name, history.name)}
+        if is_without_cause(relied, detail, members, gone, disturbances, (until - span, until)):
             told = said_halt(history.name, detail, span)
             report.violation(told, events=[(history.name, history.last_index)], group=groups[0] if groups else None)
 
@@ -68,20 +70,23 @@ def _is_gone(run: Run, other: History, begin: int, end: int) -> bool:
 
 
 def is_without_cause(
-    process: ProcessId,
+    relied: Collection[ProcessId],
     detail: Mapping[str, Any],
     members: Mapping[GroupId, Collection[ProcessId]],
     gone: Collection[ProcessId],
     disturbances: Disturbances,
     span: Stretch,
 ) -> bool:
-    """Whether nothing in a span explains why a process was halted; ``detail`` is that of its ``crash`` row. ``members``: of its
-    groups when the span began; ``gone``: the processes that have stopped, or left a group within the span."""
+    """Whether nothing in a span explains why a process was halted; ``detail`` is that of its ``crash`` row. ``relied``: the
+    process, and the one that acts for it; ``members``: of its groups when the span began; ``gone``: the other processes that have
+    stopped, or left a group within the span."""
     if detail.get("reason") == EXCEPTION:
         return True
-    if detail.get("unread") is True or disturbances.could_halt(process, *span):
+    if detail.get("unread") is True or not set(gone).isdisjoint(relied):
         return False
-    ill = disturbances.faulty(*span).union(gone) - {process}
+    if any(disturbances.could_halt(name, *span) for name in relied):
+        return False
+    ill = disturbances.faulty(*span).union(gone)
     return all(2 * len(set(names) - ill) > len(names) for names in members.values())
 
 
@@ -113,6 +118,7 @@ class GrowingHalts:
     def __init__(self) -> None:
         self._waiting: list[Halt] = []
         self._stops: dict[ProcessId, int] = {}
+        self._acting: dict[ProcessId, ProcessId] = {}
         self._leaves: list[tuple[int, ProcessId]] = []
         self._stays: dict[tuple[ProcessId, GroupId], int | None] = {}  # when the last membership ended; None: it has not
 
@@ -142,14 +148,19 @@ class GrowingHalts:
         self._waiting = [halt for halt in self._waiting if halt.at >= reached]
         return ready
 
+    def stated(self, detail: dict[str, Any]) -> None:
+        """A ``start`` row."""
+        self._acting |= acting_of(detail)
+
     def judge(self, run: RunState, halt: Halt, span: int, disturbances: Disturbances, now: Mapping[ProcessId, int]) -> None:
         run.book.case("progress")
         begin = halt.at - span
         gone = {name for name, at in self._stops.items() if at <= halt.at and name != halt.process}
         gone |= {history.name for history in run.histories.values() if history.is_cut and now[history.name] <= halt.at}
-        gone |= {name for at, name in self._leaves if begin <= at <= halt.at}
+        gone |= {name for at, name in self._leaves if begin <= at <= halt.at and name != halt.process}
         members = {group: _at(views, begin) or self._members(group, begin) for group, views in halt.members.items()}
-        if is_without_cause(halt.process, halt.detail, members, gone, disturbances, (begin, halt.at)):
+        relied = {halt.process, self._acting.get(halt.process, halt.process)}
+        if is_without_cause(relied, halt.detail, members, gone, disturbances, (begin, halt.at)):
             group, time = next(iter(halt.members), None), run.histories[halt.process].time
             told = said_halt(halt.process, halt.detail, span)
             events, unless = [(halt.process, halt.index)], [Condition("clock", halt.process)]

@@ -102,6 +102,7 @@ class Progress:
 
     def stated(self, detail: dict[str, Any]) -> None:
         """A ``start`` row."""
+        self._halts.stated(detail)
         bounds = detail.get("bounds")
         if isinstance(bounds, dict):
             stated = bounds.get("progress")
