@@ -431,6 +431,11 @@ def _each_round(self: Nodes, time: int) -> Any:
         return _LEAVING(self, time)
 
 
+@mutant("a silent node is not asked", Nodes, "_ask", BETWEEN)
+def _not_asked(self: Nodes) -> None:
+    pass
+
+
 @mutant("nodes that are silent stay", Nodes, "_leaving", ("nodes", "lans"))
 def _for_ever(self: Nodes, time: int) -> Any:
     return []
