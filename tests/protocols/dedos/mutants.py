@@ -402,13 +402,13 @@ def _goes_on(self: Dedos, directory: Mapping[str, tuple[ProcessId, ...]], seats:
 _LOOK_ROUND = Dedos._look_round
 
 
-@mutant("presents go over the first network only", Nodes, "_speak", ("lans",))
-def _first_network(self: Nodes, time: int) -> None:
+@mutant("presents go over the first network only", Nodes, "_say", ("lans",))
+def _first_network(self: Nodes, to: tuple[ProcessId, ...]) -> None:
     with mock.patch.object(self, "_parameters", dataclasses.replace(self._parameters, lans=1)):
-        _SPEAK(self, time)
+        _SAY(self, to)
 
 
-_SPEAK = Nodes._speak
+_SAY = Nodes._say
 
 
 @mutant("the network is never changed", Nodes, "lan", ("lans",))
@@ -429,6 +429,11 @@ _LEAVING = Nodes._leaving
 def _each_round(self: Nodes, time: int) -> Any:
     with mock.patch.object(self, "_patience", (self._parameters.misses - 1) * self._pi):
         return _LEAVING(self, time)
+
+
+@mutant("a silent node is not asked", Nodes, "_ask", BETWEEN)
+def _not_asked(self: Nodes) -> None:
+    pass
 
 
 @mutant("nodes that are silent stay", Nodes, "_leaving", ("nodes", "lans"))

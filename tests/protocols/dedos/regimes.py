@@ -5,8 +5,7 @@ members on 2 to 8 nodes, nodes share one medium, a third of the packets is lost,
 ``acknowledge``, and a relay, a distributor, another receiver or a process that only sends stops, or an application does not read,
 for longer than every timeout, while others join, leave and crash.
 
-Delays stay below ``delta``, on which the membership of nodes rests. Where much is lost ``misses`` is 20: with the default of 5, a
-node that lives is taken for crashed when five of its Presents are lost in a row.
+Delays stay below ``delta``, on which the membership of nodes rests.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ SIZES = (2, 3, 5, 8, 12, 20, 40)
 ROUND_TRIPS_MS = (10, 40, 80)
 """Below and above ``acknowledge`` (20 ms) and ``retry`` (30 ms)."""
 BANDWIDTH = 10_000_000
-LOSSY = {"misses": 20}
 SITUATIONS = (
     *NETWORKS,
     *TROUBLES,
@@ -104,8 +102,7 @@ def scenario_of(seed: int) -> Scenario:
     size = SIZES[seed % len(SIZES)] if trouble in ("relay stops", "crash") else max(3, SIZES[seed % len(SIZES)])
     nodes = random.choice([count for count in (2, 2, 3, 4, 8) if count <= max(2, size // 2)])
     names = tuple(f"n{number * nodes // size + 1}.p{number}" for number in range(size))
-    parameters: dict[str, Any] = dict(LOSSY) if network == "heavy loss" else {}
-    parameters["places"] = 62
+    parameters: dict[str, Any] = {"places": 62}
     relay, last = names[0], names[-1]
     if trouble == "sender stops":
         parameters["senders"] = (last,)

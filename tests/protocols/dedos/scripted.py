@@ -248,6 +248,11 @@ SCENARIOS: dict[str, Scripted] = {
             fault("join", 2500, process="n1.c", group="g"),
         ],
     ),
+    # n1 does not get five Presents of n2 in a row, but those that it asks for after them.
+    "a node of which five Presents are lost": _between(
+        "n1.a n2.a n3.a", messages("n1.a", 300, 60, rate=20), relays="", until=2000, excludes=True,
+        faults=[fault("omit", 800, process="n1.a", packet="Present", source="n2.a", count=5)],
+    ),
     # A distributor is stopped for so long that others have another one; and nodes that were given up answer one.
     "a distributor that goes on": _course_of(2420),
     "a node that answers late": _course_of(3104),

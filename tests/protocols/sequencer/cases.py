@@ -232,6 +232,19 @@ def _far_away() -> list[str]:
     return []
 
 
+@case("eight members at 30 % loss, and the times of the simulator")
+def _heavy_loss() -> list[str]:
+    """The sequencer hears nothing of p3 for more than half of ``suspect_after``, and asks it."""
+    names = tuple(f"p{number + 1}" for number in range(8))
+    done = failover.run(
+        Scenario(
+            protocol="sequencer", seed=3, duration=Duration(SECOND), members=names, groups={"g": names},
+            network=Network(loss=0.3), workload=(Workload(rate=2.0, arrivals="poisson"),),
+        )
+    )  # fmt: skip
+    return [*done.violated, *_excluded(done)]
+
+
 @case("a sequencer far away leaves at 30 % loss")
 def _far_hand_over() -> list[str]:
     """It has heard all members, so the vote waits for them; no trial has measured how far away they are."""

@@ -337,6 +337,11 @@ def _missed_at_once(self: Hearing, members: tuple[ProcessId, ...]) -> None:
     _KEEP(self, members)
 
 
+@mutant("a silent member is not asked", Hearing, "silent")
+def _asks_no_member(self: Hearing, now: int) -> tuple[ProcessId, ...]:
+    return ()
+
+
 @mutant("one gap at a time", Log, "missing")
 def _first_gap(self: Log, most: int) -> list[tuple[int, int]]:
     return _MISSING(self, most)[:1]

@@ -60,7 +60,8 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     node. Then the node is missed after ``misses`` rounds; a relay that asks it in vain waits as long before it calls for another
     distributor, and each of the other nodes that has members may call before it is this node's turn (``retry`` + 2 ``delta``
     each). The new distributor asks, loads and begins in three exchanges. Packets may be lost: 10 repetitions are allowed for the
-    exchanges of a change, and 10 for those of a message. A request to join or to form that cannot be met is refused, or goes on
+    exchanges of a change, and 10 for those of a message; a node that is not heard is asked before it is missed, except with
+    ``misses`` = 1 (:mod:`.nodes`). A request to join or to form that cannot be met is refused, or goes on
     with the processes that are there, after 12 times ``misses`` rounds.
     """
     if parameters.reach == "lan" and not parameters.reserve:
@@ -75,7 +76,8 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
         turns = len(nodes) * (parameters.retry + 2 * parameters.delta)
         within = max(unread, silent + rounds + turns) + 20 * parameters.retry
     answered = JOINING * parameters.node_timeout + within
-    return Progress(within=int(within), answered=int(answered), despite=frozenset({"pause", "sluggish"}))
+    despite = {"pause", "sluggish", "loss<=0.3"} if parameters.reach == "lan" and parameters.misses > 1 else {"pause", "sluggish"}
+    return Progress(within=int(within), answered=int(answered), despite=frozenset(despite))
 
 
 def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:

@@ -1,4 +1,4 @@
-"""What nodes tell each other about themselves (1.3): :class:`NewGroup` and :class:`Present`.
+"""What nodes tell each other about themselves (1.3): :class:`NewGroup`, :class:`Present`, and what asks for it again.
 
 Times are readings of the senders' clocks. ``life`` tells apart a node before and after all its processes had stopped: the later
 one has the larger number. ``lan`` is the network that the packet goes over. ``networked`` are the processes that listen for the
@@ -54,4 +54,10 @@ class Acquaint(Packet, frozen=True, array_like=True, gc=False, tag=95):
     names: tuple[ProcessId, ...]
 
 
-PACKETS: Final = (NewGroup, Present, Acquaint)
+class AskPresent(Packet, frozen=True, array_like=True, gc=False, tag=96):
+    """A node was not heard for some rounds: if it is there, its relay says again what it said last."""
+
+    node: str
+
+
+PACKETS: Final = (NewGroup, Present, Acquaint, AskPresent)

@@ -1,7 +1,9 @@
 """Which members the sequencer hears: when each was heard last, and which are suspected.
 
-A member that is silent for ``suspect_after`` is suspected until it is heard again. One that has just come has longer, because the
-sequencer does not know its round trip: at the beginning of an epoch as long as the voters took to answer (the *pace*)."""
+A member that is silent for ``suspect_after`` is suspected until it is heard again. In the last half of that time it is asked to
+say something, several times at each tick: where much is lost, all that it said before sometimes is. One that has just come has
+longer, because the sequencer does not know its round trip: at the beginning of an epoch as long as the voters took to answer (the
+*pace*)."""
 
 from __future__ import annotations
 
@@ -56,6 +58,10 @@ class Hearing:
                 text = f"the sequencer {self._host.me} has not heard {process} for {silent // 1_000_000} ms"
                 self.suspects[process] = reason = Reason("silence", text, {"silent_ns": silent})
                 self._host.record("suspect", self._group, process=process, **reason.to_detail())
+
+    def silent(self, now: int) -> tuple[ProcessId, ...]:
+        """Members that will be suspected if they are not heard soon."""
+        return tuple(process for process, heard in self._heard.items() if self._limit // 2 < now - heard <= self._limit)
 
     def all_lately(self, others: Container[ProcessId]) -> bool:
         """Whether every member but those others was heard in the last half of ``suspect_after``."""

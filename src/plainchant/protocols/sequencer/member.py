@@ -79,6 +79,7 @@ class Member(Engine, Standing):
             packets.Fetch: self._on_fetch,
             packets.Held: self._to_rebuild,
             packets.Lacks: self._to_rebuild,
+            packets.Ask: self._on_ask,
         }
 
     # --- what the host calls ----------------------------------------------------------------------------------------
@@ -408,6 +409,10 @@ class Member(Engine, Standing):
     def _learn_highest(self, highest: int) -> None:
         """The last message of a burst may be missing: nothing later would reveal its loss."""
         self.log.highest = max(self.log.highest, highest)
+
+    def _on_ask(self, source: ProcessId, packet: packets.Ask) -> None:
+        if self._hears(source, packet.epoch):
+            self.acknowledge("asked")
 
     def _to_office(self, source: ProcessId, packet: Any) -> None:
         if self.office is not None and packet.epoch == self.epoch:

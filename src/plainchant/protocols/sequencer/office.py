@@ -20,7 +20,7 @@ from ...core.names import incarnation_of, place_of
 from .door import LEFT, Door
 from .gaps import BROUGHT_AT_ONCE
 from .hearing import Hearing
-from .packets import Ack, AckCommit, Announce, AskLeave, Broadcast, Change, Entry, Nack, Request, Welcome
+from .packets import Ack, AckCommit, Announce, Ask, AskLeave, Broadcast, Change, Entry, Nack, Request, Welcome
 from .phases import Phase
 from .requests import Requests
 from .room import Capacity, not_reading
@@ -526,6 +526,9 @@ class Office:
         if stopped:
             self._forgive(now)
         self.hearing.look(now)
+        if silent := self.hearing.silent(now):
+            for _ in range(self.parameters.asks_at_once):
+                self.host.send(silent, Ask(self.group, self.epoch))
         if self._any_survivor and self.proposed and self.hearing.suspects:
             self._advance()
             if self.standing.done:

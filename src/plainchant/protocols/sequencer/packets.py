@@ -227,7 +227,11 @@ class Lacks(OfEpoch, frozen=True, array_like=True, gc=False, tag=21):
     number: Number
 
 
+class Ask(OfEpoch, frozen=True, array_like=True, gc=False, tag=22):
+    """The sequencer has not heard you for long: acknowledge something, or it will suspect you."""
+
+
 PACKETS: tuple[type[Packet], ...] = (
     Request, Broadcast, Nack, Ack, Announce, Phase1, Phase2, AckCommit, AskJoin, Where, Welcome, AskLeave, Excluded, Stale,
-    Invite, Promise, Refuse, Elected, Fetch, Held, Lacks,
+    Invite, Promise, Refuse, Elected, Fetch, Held, Lacks, Ask,
 )  # fmt: skip
