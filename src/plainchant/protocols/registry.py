@@ -52,6 +52,8 @@ class Progress:
     """Kinds of fault (``scenario.model.FAULTS``) of *other* processes or links that may last without being an excuse. A kind with
     a rate can have a limit: ``"loss<=0.3"``."""
     because: str = ""  # Why a time is not bounded
+    acting: Mapping[ProcessId, ProcessId] = dataclasses.field(default_factory=dict)
+    """Processes that depend on a single other one, which speaks for them: its faults may cost them their membership."""
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -160,8 +162,7 @@ def promised(description: Description, parameters: Any, groups: Groups, largest:
     if not progress.bounds:
         return {"promises": names, "bounds": bounds}
     names = [*(name for name in names if name != "progress"), "progress"]
-    remote = description.placement.remote(parameters)
-    acting = {"acting": dict(remote)} if remote else {}
+    acting = {"acting": dict(progress.acting)} if progress.acting else {}
     return {"promises": names, "bounds": bounds | progress.bounds, "despite": sorted(progress.despite), **acting}
 
 

@@ -77,7 +77,17 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
         within = max(unread, silent + rounds + turns) + 20 * parameters.retry
     answered = JOINING * parameters.node_timeout + within
     despite = {"pause", "sluggish", "loss<=0.3"} if parameters.reach == "lan" and parameters.misses > 1 else {"pause", "sluggish"}
-    return Progress(within=int(within), answered=int(answered), despite=frozenset(despite))
+    return Progress(int(within), int(answered), frozenset(despite), acting=_alone(parameters, groups))
+
+
+def _alone(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> dict[ProcessId, ProcessId]:
+    """Processes on nodes with one networked process, and that process: it cannot be replaced as their relay."""
+    networked: dict[str, list[ProcessId]] = {}
+    for process in parameters.networked if parameters.reach == "lan" else ():
+        networked.setdefault(node_of(parameters, process), []).append(process)
+    members = sorted({member for members in groups.values() for member in members})
+    relays = {member: networked.get(node_of(parameters, member), []) for member in members}
+    return {member: only[0] for member, only in relays.items() if len(only) == 1 and only[0] != member}
 
 
 def check(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> str | None:

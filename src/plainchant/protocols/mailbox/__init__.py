@@ -92,7 +92,7 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     within = times.slot_free + 2 * (times.period + times.deliver) + unheard
     listed = LONGEST_LEAD + 2 * (times.join + parameters.notice) + times.settled + times.deliver + 4 * times.period
     faults = {"pause", "slow", "sluggish", "busy"} | (set() if times.first else {"step"})
-    return Progress(within, within + listed + parameters.patience + unheard, frozenset(faults))
+    return Progress(within, within + listed + parameters.patience + unheard, frozenset(faults), acting=parameters.remote)
 
 
 def settle(parameters: Any) -> int:

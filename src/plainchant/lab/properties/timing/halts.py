@@ -9,7 +9,7 @@ the longer of the two stated times before it:
   members did not get, is a loss of packets.
 - half of the members of one of its groups, or more, crashed, left or had a fault of their own. The members are those of the view
   that the process had when that time began, or of its first view; in a group without views, all that were members since then.
-- the process that acts for it, if it is a remote one (``acting`` in ``start`` rows), had a fault of its own, or stopped.
+- the process that acts for it, if there is one (``acting`` in ``start`` rows), had a fault of its own, or stopped.
 - its application did not read (``"unread": true`` in the ``crash`` row, which the host writes).
 
 An exception in the protocol is a violation whatever happened before it.
