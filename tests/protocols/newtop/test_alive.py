@@ -319,7 +319,7 @@ def test_members_come_to_rest_although_signs_of_life_overtake_each_other(order: 
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_two_groups_that_share_members_merge_at_the_same_moment(loss: float) -> None:
     """b and c are in both; the network falls apart between them."""
-    groups = {"g": ("a", "b", "c"), "h": ("b", "c", "d")}
+    groups: dict[str, tuple[str, ...]] = {"g": ("a", "b", "c"), "h": ("b", "c", "d")}
     split = Fault(kind="partition", at=ms(1000), parts=(("a", "b"), ("c", "d")), length=ms(1500))
     found = run(("a", "b", "c", "d"), split, length=8000, rate=10.0, loss=loss, groups=groups)
     assert not found.violated
