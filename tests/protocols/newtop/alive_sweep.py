@@ -145,7 +145,7 @@ def _size(random: Random, regime: str) -> int:
 def _network(random: Random, regime: str) -> Network:
     if regime == "far":
         is_farther = random.random() < 0.5
-        way = random.uniform(2.5, 5.0) if is_farther else random.uniform(0.25, 2.5)
+        way = random.uniform(FARTHEST / 2, 5.0) if is_farther else random.triangular(0.15, FARTHEST / 2, 0.15)
         delay = Delay("constant", Duration(round(OMEGA * way)))
         return Network(delay=delay, loss=random.choice((0.0, 0.1, 0.3) if is_farther else (0.0, 0.0, 0.05)))
     loss = 0.3 if regime == "loss" else random.choice((0.0, 0.0, 0.05))
