@@ -1,7 +1,7 @@
 """The sweep of regimes in which groups once stood still: long pauses, readers that stop, circles of cuts, long ways, much loss.
 
-It goes on where ``membership_sweep`` ends, with its checks, and with times as short as there. ``progress``, which the protocol
-promises, judges how long everything takes. One more check:
+It goes on where ``membership_sweep`` ends, with its checks, and with times as short as there. ``progress`` judges how long
+everything takes, for round trips for which it is stated (``FARTHEST``). One more check:
 
 - *cost*: where packets are lost and one process crashes, no other process halts; nor does any where the way is long only.
 """
@@ -16,6 +16,7 @@ from random import Random
 import pyarrow.compute as pc
 
 from plainchant.core.model import SECOND, Duration, GroupId, ProcessId
+from plainchant.protocols.newtop.parameters import FARTHEST
 from plainchant.scenario.model import Delay, Fault, Network, Scenario
 
 from .. import sweeping
@@ -26,8 +27,6 @@ from .membership_sweep import KINDS, OMEGA, Schedule, draw_groups, draw_paramete
 REGIMES = ("pauses", "readers", "circles", "far", "loss")
 SEEDS = 5 * 7 * 6
 """Each kind of order with each regime, six times."""
-PROMISED = 5 * OMEGA
-"""Longest round trip for which ``progress`` is promised."""
 LARGE = 0.04
 """Share of runs with a large group."""
 SITUATIONS = (
@@ -55,7 +54,7 @@ class Outcome(membership_sweep.Outcome):
         names = super().violated
         if self._costs_no_member and self.halts():
             names.append("cost")
-        if round_trip(self.scenario) > PROMISED:
+        if round_trip(self.scenario) > FARTHEST * OMEGA:
             names = [name for name in names if name != "progress"]
         return names
 
@@ -146,7 +145,7 @@ def _size(random: Random, regime: str) -> int:
 def _network(random: Random, regime: str) -> Network:
     if regime == "far":
         is_farther = random.random() < 0.5
-        way = random.uniform(2.5, 5.0) if is_farther else random.uniform(0.25, 2.5)
+        way = random.uniform(FARTHEST / 2, 5.0) if is_farther else random.triangular(0.15, FARTHEST / 2, 0.15)
         delay = Delay("constant", Duration(round(OMEGA * way)))
         return Network(delay=delay, loss=random.choice((0.0, 0.1, 0.3) if is_farther else (0.0, 0.0, 0.05)))
     loss = 0.3 if regime == "loss" else random.choice((0.0, 0.0, 0.05))

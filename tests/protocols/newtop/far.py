@@ -19,8 +19,6 @@ from tests.protocols.runs import Run, names, verified
 OMEGA = int(Parameters().suspect_after)
 APART = (10 * SECOND, 20 * SECOND)
 """From when to when the parts of a group cannot hear each other."""
-PROMISED = 3
-"""Up to this round trip (in omegas) the time that ``progress`` states is long enough for parts to meet, however much is lost."""
 COURSES = ("stay", "merge", "join")
 ROUND_TRIPS = (0.5, 1, 2, 3, 5, 8, 10)
 SIZES = (2, 3, 5, 8)

@@ -10,7 +10,7 @@ import pytest
 
 from plainchant.core.model import MS, SECOND, Duration, parse_duration
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
-from tests.protocols.runs import Run, verified
+from tests.protocols.runs import Run, names, verified
 
 from . import membership_scripted, membership_sweep
 from .membership_mutants import MUTANTS
@@ -34,8 +34,10 @@ def run(
     rate: float = 20.0,
     seed: int = 0,
     delay: float = 1,
+    delays: Delay | None = None,
     loss: float = 0.0,
     senders: tuple[str, ...] = (),
+    groups: dict[str, tuple[str, ...]] | None = None,
     **parameters: Any,
 ) -> Run:
     """A group with default parameters, unless others are given, in which every member sends."""
@@ -44,13 +46,13 @@ def run(
             protocol="newtop",
             seed=seed,
             members=members,
-            groups={"g": members},
+            groups=groups or {"g": members},
             duration=ms(length),
             drain=Duration(30 * SECOND),
             parameters=parameters,
             workload=(Workload(rate=rate, senders=senders),),
             fault=faults,
-            network=Network(delay=Delay("constant", ms(delay)), loss=loss),
+            network=Network(delay=delays or Delay("constant", ms(delay)), loss=loss),
         )
     )
 
@@ -272,6 +274,60 @@ def test_signs_of_life_do_not_take_a_small_window_for_themselves() -> None:
     assert found.summary.quiet
     with MUTANTS.variants["room is counted in blocks"].applied():
         assert "progress" in run(("a", "b"), length=6000, rate=2.0, delay=600, blocks=4, order="fast").violated
+
+
+# --- regimes of more members, and delays that vary ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "partitions"), [(4, "all"), (5, "majority"), (6, "all")])
+def test_larger_circles_are_settled_too(count: int, partitions: str) -> None:
+    members = names(count)
+    links = zip(members, (*members[1:], members[0]), strict=True)
+    cuts = [Fault(kind="cut", at=ms(1000), source=source, target=target, length=ms(400)) for source, target in links]
+    found = run(members, *cuts, length=3000, rate=10.0, partitions=partitions)
+    assert not found.violated
+    assert found.summary.quiet
+    assert not halted(found)
+    assert len(found.of("view")) == count
+    assert all(standstill(found, name) < 400 + REPEATED + 100 for name in members)
+
+
+@pytest.mark.parametrize(("count", "partitions", "loss"), [(5, "majority", 0.0), (5, "all", 0.3), (7, "majority", 0.3)])
+def test_two_crashes_within_one_omega_cost_no_other_member(count: int, partitions: str, loss: float) -> None:
+    members = names(count)
+    crashes = [
+        Fault(kind="crash", at=ms(moment), process=process, mid_broadcast=process == "p2")
+        for process, moment in (("p1", 800), ("p2", 950))
+    ]
+    found = run(members, *crashes, length=4000, rate=10.0, loss=loss, partitions=partitions)
+    assert not found.violated
+    assert found.summary.quiet
+    assert not halted(found)
+    assert all(tuple(found.of("view", name)[-1]["members"]) == members[2:] for name in members[2:])
+
+
+@pytest.mark.parametrize("order", ["total", "fast"])
+def test_members_come_to_rest_although_signs_of_life_overtake_each_other(order: str) -> None:
+    """Delays of 0 to 4 omegas: one of the signs of life is always missing, and no message is."""
+    found = run(ABC, length=4000, rate=5.0, delays=Delay("uniform", Duration(0), ms(4 * OMEGA)), order=order)
+    assert found.summary.quiet, found.summary.not_quiet
+    assert not found.violated
+    assert len(found.of("view")) == len(ABC)
+    assert all(len(found.of("deliver", name)) == len(found.of("send")) for name in ABC)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+def test_two_groups_that_share_members_merge_at_the_same_moment(loss: float) -> None:
+    """b and c are in both; the network falls apart between them."""
+    groups: dict[str, tuple[str, ...]] = {"g": ("a", "b", "c"), "h": ("b", "c", "d")}
+    split = Fault(kind="partition", at=ms(1000), parts=(("a", "b"), ("c", "d")), length=ms(1500))
+    found = run(("a", "b", "c", "d"), split, length=8000, rate=10.0, loss=loss, groups=groups)
+    assert not found.violated
+    assert found.summary.quiet
+    last = {(row["process"], row["group"]): tuple(row["members"]) for row in found.of("view")}
+    assert {key: set(members) for key, members in last.items()} == {
+        (name, group): set(members) for group, members in groups.items() for name in members
+    }
 
 
 # --- views that differ have different numbers, and one part goes on ---------------------------------------------------

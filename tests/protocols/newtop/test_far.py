@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from plainchant.protocols.newtop.parameters import FARTHEST
+
 from . import far
 from .membership_mutants import MUTANTS
 
@@ -26,7 +28,7 @@ def test_if_members_did_not_take_the_time_for_repairs_they_would_part() -> None:
 def test_parts_meet_at_the_first_attempt(round_trip: float, loss: float, members: int) -> None:
     found = far.run("merge", 0, round_trip=round_trip, members=members, loss=loss)
     assert found.summary.quiet
-    assert set(found.violated) <= ({"progress"} if round_trip > far.PROMISED else set())
+    assert set(found.violated) <= ({"progress"} if round_trip > FARTHEST else set())
     assert max(len(found.of("view", name)) for name in far.MEMBERS[:members]) <= far.expected_views("merge")
     assert far.together_at(found, members) is not None
 

@@ -10,6 +10,7 @@ from ...core.model import MS, Duration, GroupId, ProcessId, UsageError, duration
 
 ORDERS: Final = ("total", "slow", "fast", "relative", "cbcast")  # total (ch. 4), causal (ch. 5), vector clocks to compare with
 LONGEST: Final = 8  # omega grows to at most this multiple of ``suspect_after``
+FARTHEST: Final = 3  # the longest round trip for which ``progress`` is stated, as a multiple of ``suspect_after``
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

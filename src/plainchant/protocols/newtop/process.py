@@ -310,10 +310,13 @@ class Process(Engine):
             text = f"messages of {', '.join(undelivered)} in {group} are not delivered; the first has block {oldest}"
             text += f", and all groups are complete up to {self.delivery.complete}"
             return Reason("undelivered", text, {"group": group, "block": oldest})
-        missing = [column.process for column in matrix.members if column.gaps()]
+        largest = matrix.largest if part.membership is None else matrix.spoken  # beside signs of life
+        missing = [column.process for column in matrix.members if any(after < largest for after, _ in column.gaps())]
         if missing:
             return Reason("gap", f"messages of {', '.join(missing)} in {group} are missing", {"group": group})
-        largest = matrix.largest if part.membership is None else matrix.spoken  # beside signs of life
+        if part.membership is not None and part.others and any(type(packet) is not Null for packet in part.me.kept):
+            text = f"not every member of {group} is known to have all messages of {part.me.process}"
+            return Reason("unstable", text, {"group": group})  # what is missing elsewhere may look like signs of life there
         if matrix.complete < largest:
             late = [column.process for column in matrix.counted if column.last < largest]
             text = f"block {largest} of {group} is not complete: {', '.join(late)} has sent nothing for it"
