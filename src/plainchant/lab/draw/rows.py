@@ -224,7 +224,8 @@ def _messages(chosen: _Chosen, rows: list[Row], most: int) -> tuple[list[Row], l
         return rows, []
     odd = chosen.odd(found)
     telling = _spread(odd, (most + 1) // 2)
-    drawn = {*telling, *_spread([message for message in found if message not in set(odd)], most - len(telling))}
+    like_others = found.keys() - odd
+    drawn = {*telling, *_spread([message for message in found if message in like_others], most - len(telling))}
     return [row for row in rows if message_of(row) in drawn], [f"{len(drawn)} of {len(found):,} messages are drawn"]
 
 
