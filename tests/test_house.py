@@ -130,7 +130,6 @@ def test_imports_are_resolved_from_where_they_stand() -> None:
 
 NAMES = "src/plainchant/core/names.py"
 OTHER_MARKS = {
-    "src/plainchant/lab/verify.py": "keys of partial sums",
     "src/plainchant/live/keys.py": "comments in a key file",
     "src/plainchant/scenario/locate.py": "comments in TOML",
 }
@@ -160,6 +159,10 @@ def test_names_of_processes_are_made_and_parsed_in_one_place() -> None:
             if name != NAMES and name not in OTHER_MARKS:
                 problems += [f"{name}, line {line}" for line in mark_problems(path.read_text(encoding="utf-8"))]
     assert not problems, "use plainchant.core.names instead:\n" + "\n".join(problems)
+
+
+def test_files_with_another_meaning_of_the_mark_have_it() -> None:
+    assert [name for name in OTHER_MARKS if not mark_problems((ROOT / name).read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("source", ['x.partition("#")[0]', '"#" in x', 'f"{place}#{number}"', 'x.split("#", 1)', 'x.find("#")'])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.layering import CONFIGURATION, HEADING, PAGE, ROOT, contracts, table
+from tests.layering import CONFIGURATION, CYCLIC, HEADING, PAGE, ROOT, acyclic, contracts, table
 
 LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(config_filename=sys.argv[1], no_cache=True))"
 
@@ -38,6 +38,13 @@ def test_the_contracts_are_those_of_the_table() -> None:
 def test_every_contract_is_kept() -> None:
     status, text = lint(CONFIGURATION)
     assert status == 0, text
+
+
+def test_packages_without_a_cycle_are_taken_off_the_list(tmp_path: Path) -> None:
+    configuration = tmp_path / "contracts"
+    configuration.write_text(acyclic(CYCLIC))
+    _, text = lint(configuration)
+    assert [name for name in CYCLIC if f"{name} has no cycle BROKEN" not in text] == [], text
 
 
 @pytest.fixture

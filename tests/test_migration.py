@@ -14,6 +14,7 @@ import pytest
 from examples import migration
 from examples.migration import Client, Outcome, Server, problems, say, simulate
 from plainchant.lab.properties import verify
+from plainchant.protocols.variants import replaced
 from plainchant.trace import read
 from plainchant.trace.collect import collect
 
@@ -173,10 +174,10 @@ async def learn_nothing(self: Server, group: str, *state: Any) -> None:
         ("_learn", learn_nothing),
     ],
 )
-def test_a_server_with_a_mistake_is_found_out(method: str, mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Server, method, mutant)
+def test_a_server_with_a_mistake_is_found_out(method: str, mutant: Any) -> None:
     crash = {"kind": "crash", "process": "A", "at": "120ms"}
-    outcomes = [run(seed, [crash] if seed % 2 else [], loss=0.05, pause=0.004, raises=False) for seed in range(2)]
+    with replaced(Server, method, mutant):
+        outcomes = [run(seed, [crash] if seed % 2 else [], loss=0.05, pause=0.004, raises=False) for seed in range(2)]
     assert any(map(wrong, outcomes))
 
 
@@ -189,17 +190,18 @@ class Impatient(Client):
             await say(self.counters[counter], "ask", request)
 
 
-def test_a_request_that_is_asked_everywhere_is_applied_once_and_answered_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migration, "Client", Impatient)
-    outcome = run(0, [])
+def test_a_request_that_is_asked_everywhere_is_applied_once_and_answered_alike() -> None:
+    with replaced(migration, "Client", Impatient):
+        outcome = run(0, [])
     assert wrong(outcome, one_history=False) == []
     places = {request: place for place, request in enumerate(outcome.servers["A"].log, 1)}
     answers = {request: set(given) for client in outcome.clients.values() for request, given in client.answers.items()}
     assert answers == {request: {place} for request, place in places.items()}
     assert any(len(given) > 1 for client in outcome.clients.values() for given in client.answers.values())
 
-    monkeypatch.setattr(Server, "_ordered", apply_always)
-    assert "A has applied a request twice" in wrong(run(0, []), one_history=False)
+    with replaced(migration, "Client", Impatient), replaced(Server, "_ordered", apply_always):
+        outcome = run(0, [])
+    assert "A has applied a request twice" in wrong(outcome, one_history=False)
 
 
 # --- live -------------------------------------------------------------------------------------------------------------

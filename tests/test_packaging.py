@@ -143,7 +143,7 @@ def test_a_live_process_records_its_trace_without_arrow(alone: Environment, tmp_
 
 
 LIBRARY = ("core", "layers", "group", "protocols", "live", "blocks", "sim", "scenario", "trace")
-ARROW = {"collect", "fact", "following", "importing", "reader", "schema", "validation", "writer"}
+ARROW = {"collect", "columns", "fact", "following", "importing", "reader", "schema", "validation", "writer"}
 """Modules of ``trace`` that need the extra ``cli``."""
 
 

@@ -17,12 +17,14 @@ from plainchant.protocols import registry
 from plainchant.protocols.dedos import nodes_packets
 from plainchant.protocols.dedos import packets as dedos
 from plainchant.protocols.dedos.engine import Dedos
+from plainchant.protocols.dedos.nodes import Nodes
 from plainchant.protocols.newtop import formation
 from plainchant.protocols.newtop import packets as newtop
 from plainchant.protocols.newtop.part import Part
 from plainchant.protocols.rtcast import packets as rtcast
 from plainchant.protocols.sequencer import packets as sequencer
 from plainchant.protocols.sequencer.door import Door
+from plainchant.protocols.variants import replaced
 from plainchant.sim.host import SimHost
 
 from .attack import STRANGERS, Attack, Result
@@ -89,10 +91,10 @@ def test_a_name_that_nobody_has_is_refused() -> None:
 EXCLUDED = sequencer.Excluded("g", 1000, "silence", "you are out")
 
 
-def test_a_stranger_excludes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_excludes_nobody() -> None:
     assert not harm(Scripted("sequencer", 100 * MS, "p2", "mallory", [EXCLUDED]).run())
-    monkeypatch.setattr(Door, "knows", lambda self, source: True)
-    assert Scripted("sequencer", 100 * MS, "p2", "mallory", [EXCLUDED]).run().halted
+    with replaced(Door, "knows", lambda self, source: True):
+        assert Scripted("sequencer", 100 * MS, "p2", "mallory", [EXCLUDED]).run().halted
 
 
 def test_a_stranger_is_not_followed() -> None:
@@ -119,14 +121,14 @@ def test_a_stranger_without_a_name_is_no_sequencer() -> None:
     assert not harm(Scripted("newtop-groups", 50 * MS, "p1", "#", [newtop.AskJoin("g", "#")]).run())
 
 
-def test_a_stranger_does_not_close_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_does_not_close_a_group() -> None:
     plan = newtop.Plan(77, "", 50, ("p1", "p2", "p3", "p4", "mallory"))
     packets = [newtop.Call("g", 5), newtop.Convene("g", 5, plan)]
     result = Scripted("newtop-groups", 50 * MS, "p1", "mallory", packets).run()
     assert not harm(result)
     assert {end.state for end in result.summary.processes.values()} == {"alive"}
-    monkeypatch.setattr(formation.Formations, "_convened", _credulous)
-    result = Scripted("newtop-groups", 50 * MS, "p1", "mallory", packets).run()
+    with replaced(formation.Formations, "_convened", _credulous):
+        result = Scripted("newtop-groups", 50 * MS, "p1", "mallory", packets).run()
     assert {end.state for end in result.summary.processes.values()} != {"alive"}
 
 
@@ -151,10 +153,10 @@ def test_a_stranger_speaks_for_no_node_of_others() -> None:
     assert not harm(Scripted("dedos", 200 * MS, "n1.a", "n9.x", [later]).run())
 
 
-def test_a_stranger_sends_no_node_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_sends_no_node_away() -> None:
     assert not harm(_fenced())
-    monkeypatch.setattr("plainchant.protocols.dedos.nodes.Nodes.is_listed", lambda self, source: True)
-    assert _fenced().halted
+    with replaced(Nodes, "is_listed", lambda self, source: True):
+        assert _fenced().halted
 
 
 def _fenced() -> Result:

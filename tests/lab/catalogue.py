@@ -20,7 +20,7 @@ from plainchant.core.names import is_place
 from tests.trace.build import trace
 
 from . import cases_delivery, cases_order, cases_views
-from .properties import test_audit, test_delivery, test_order, test_partitions, test_progress, test_timing, test_views
+from .properties import test_audit, test_delivery, test_halts, test_order, test_partitions, test_progress, test_timing, test_views
 
 Expected = Literal["violated", "holds", "nothing to check"]
 
@@ -55,12 +55,13 @@ def _catalogue() -> Iterator[Case]:
         yield from (Case(name, about, histories, "holds") for name, about, histories in module.GOOD)
         yield from (Case(name, about, histories, "nothing to check") for name, about, histories in module.NOTHING)
     yield from _timed()
-    for name, options, histories, culprit in test_progress.BAD:
-        yield Case(f"progress: {name}", "progress", histories, "violated", culprit, options)
-    for name, options, histories in test_progress.GOOD:
-        yield Case(f"progress: {name}", "progress", histories, "holds", options=options)
-    for name, options, histories in test_progress.NOTHING:
-        yield Case(f"progress: {name}", "progress", histories, "nothing to check", options=options)
+    for about, module in (("progress", test_progress), ("progress: halts", test_halts)):
+        for name, options, histories, culprit in module.BAD:
+            yield Case(f"{about}: {name}", "progress", histories, "violated", culprit, options)
+        for name, options, histories in module.GOOD:
+            yield Case(f"{about}: {name}", "progress", histories, "holds", options=options)
+        for name, options, histories in module.NOTHING:
+            yield Case(f"{about}: {name}", "progress", histories, "nothing to check", options=options)
     halves = {"a": "view 1 a,b | view 2 a | end", "b": "view 1 a,b | view 3 b | end"}
     yield Case("convergence: not drained", "convergence", halves, "nothing to check", options={"drained": False})
 

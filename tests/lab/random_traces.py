@@ -189,6 +189,7 @@ class _World:
         bounds |= waits
         if waits and self.waits.random() < 0.2:
             bounds["progress"] = self.waits.randint(0, bounds["progress"])
+            self._halt_some()
         elif waits:
             promises.append("progress")
         self._cut_some()
@@ -356,6 +357,14 @@ class _World:
             process.events = events
         self.features.add("waits")
         return {"progress": longest}
+
+    def _halt_some(self) -> None:
+        """Their protocol has halted some that crashed; the trace does not promise ``progress``, which may be violated by it."""
+        for process in self.processes.values():
+            for event in process.events[-1:]:
+                if event["kind"] == "crash" and self.waits.random() < 0.7:
+                    event["detail"] = '{"by": "protocol", "reason": "excluded"}'
+                    self.features.add("halt")
 
     def _cut_some(self) -> None:
         """Of some that crashed the last rows were lost, or nobody wrote down that they crashed."""

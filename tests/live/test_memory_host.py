@@ -30,6 +30,7 @@ from plainchant.core.memory import (
     Operate,
     Port,
     Procedure,
+    Rest,
     Until,
 )
 from plainchant.core.model import MS, SECOND, US, Failure, ProtocolError, Reason, UsageError
@@ -481,6 +482,25 @@ def test_an_operation_is_due_when_the_wait_before_it_was_to_end() -> None:
             host.clock_offset += 3 * SECOND  # two seconds too late
             stepper_.run()
             assert [2 * SECOND <= row["took_ns"] < 3 * SECOND for row in host.rows] == [True]
+
+    run(main())
+
+
+def test_a_rest_is_over_when_the_clock_was_set_back_meanwhile() -> None:
+    async def main() -> None:
+        async with stepping("a") as [(host, stepper_)]:
+            done = asyncio.Event()
+
+            def procedure() -> Procedure:
+                yield Connect("m", LAYOUT)
+                yield Rest(2 * MS)
+                done.set()
+
+            stepper_.start("p", procedure())
+            stepper_.run()
+            host.clock_offset -= 3600 * SECOND
+            assert not done.is_set()
+            await asyncio.wait_for(done.wait(), 20)
 
     run(main())
 

@@ -166,10 +166,11 @@ at = "1400ms"
 def test_a_member_is_killed_and_comes_back_and_an_omitted_packet_is_sent_again(tmp_path: Path, started: Started) -> None:
     result = live(scenario_of(KILLED), tmp_path)
     assert_well(result)
-    views = [row["members"] for row in rows(tmp_path, kind="view", process="ann")]
-    assert views[0] == ["ann", "ben", "cyd"]
-    assert ["ann", "cyd"] in views
-    assert views[-1] == ["ann", "cyd", "ben#1"]
+    # Their places on the ring depend on who knocks first.
+    views = [set(row["members"]) for row in rows(tmp_path, kind="view", process="ann")]
+    assert views[0] == {"ann", "ben", "cyd"}
+    assert {"ann", "cyd"} in views
+    assert views[-1] == {"ann", "cyd", "ben#1"}
     faults = [json.loads(row["detail"]) for row in rows(tmp_path, kind="fault", process="cyd")]
     (dropped,) = [fault for fault in faults if fault["fault"] == "omit"]
     assert dropped["packet"] == "Data"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from plainchant.core.engine import Host
-from plainchant.core.memory import FAILED, Connect, Connection, Disconnect, Entry, Layout, Nap, Port, Procedure, Until
-from plainchant.core.model import Batch, ProtocolError, ScenarioError, UsageError
+from plainchant.core.memory import FAILED, Connect, Connection, Disconnect, Entry, Layout, Nap, Port, Procedure, Rest, Until
+from plainchant.core.model import SECOND, Batch, Duration, ProtocolError, ScenarioError, UsageError
 from plainchant.group import Message
 from plainchant.scenario.faults import draw_faults
 from plainchant.scenario.model import Clock, Fault, Memory, RandomFaults, Scenario, Workload
@@ -217,6 +217,19 @@ def test_waits_end_when_the_clock_of_the_process_shows_their_time(wait: type[Unt
     assert log.of("p1") == [(970 * US, 1 * MS), (970 * US, 1 * MS), (1970 * US, 2 * MS)]
     assert log.of("p2") == [(1020 * US, 1 * MS), (1020 * US, 1 * MS), (2020 * US, 2 * MS)]
     assert faults(run) == []
+
+
+def test_a_rest_lasts_as_long_when_the_clock_is_set() -> None:
+    log = Log()
+
+    def script(host: Host) -> Procedure:
+        yield Rest(2 * MS)
+        log.write(host, host.clock())
+
+    run = play(script, fault=(Fault(kind="step", process="p1", at=Duration(1 * MS), offset=Duration(-3600 * SECOND)),))
+    assert log.of("p1") == [(2 * MS, 2 * MS - 3600 * SECOND)]
+    assert log.of("p2") == [(2 * MS, 2 * MS)]
+    assert timing(run) == []
 
 
 def test_a_wait_for_an_instant_that_has_passed_is_over_at_once_and_makes_nothing_late() -> None:

@@ -35,9 +35,10 @@ def trace(
     promises: Sequence[str] | None = None,
     bounds: Mapping[str, int] | None = None,
     despite: Sequence[str] = (),
+    acting: Mapping[str, str] | None = None,
 ) -> pa.Table:
     """The trace of one run, from the histories of its processes. ``promises`` and ``bounds`` add ``start`` rows, which say with
-    ``despite`` which kinds of fault are no excuse for ``progress``."""
+    ``despite`` which kinds of fault are no excuse for ``progress``, and with ``acting`` who acts for remote processes."""
     rows: list[dict[str, Any]] = []
     for process, text in histories.items():
         events = [words.split() for words in text.split("|") if words.strip()]
@@ -47,6 +48,8 @@ def trace(
                 start["promises"] = list(promises)
             if despite:
                 start["despite"] = list(despite)
+            if acting:
+                start["acting"] = dict(acting)
             events.insert(0, ["start", f"detail={json.dumps(start, separators=(',', ':'))}"])
         rows += _history(run, process, events, drained=drained)
     return pa.Table.from_pylist(rows, schema=SCHEMA)

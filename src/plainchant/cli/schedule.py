@@ -2,78 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit
 
 from ..protocols.rtcast.analysis import Demand, Turn, Verdict, enough, readable
-from ..protocols.rtcast.interface import Interface
+from ..protocols.rtcast.schedulability import NodeVerdict, RingVerdict, judge
 from .console import EXIT_UNEXPECTED, guarded, output, plain_table
 from .options import option
 from .output import json_text, write_new
-from .schedule_file import MessageSet, load
+from .schedule_file import load
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeVerdict:
-    """What can be promised at one node."""
-
-    node: str
-    turn: Turn
-    verdicts: tuple[Verdict, ...]
-    used: int
-    """What is taken of T (ns) by what can be promised and by the ring."""
-    demanded: int
-    """The same, if everything were promised that was asked for."""
-
-    @property
-    def is_schedulable(self) -> bool:
-        return self.turn.reserved <= self.turn.hold and all(verdict.is_admitted for verdict in self.verdicts)
-
-    @property
-    def slack(self) -> int:
-        return self.turn.hold - self.used
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RingVerdict:
-    """What can be promised on a ring."""
-
-    given: MessageSet
-    interface: Interface
-    rotation: int
-    """P."""
-    printed: int
-    """Equation 4.2."""
-    nodes: tuple[NodeVerdict, ...]
-
-    @property
-    def is_schedulable(self) -> bool:
-        return all(node.is_schedulable for node in self.nodes)
-
-    @property
-    def delay(self) -> int:
-        """Delta."""
-        return (self.given.parameters.retransmissions + 1) * self.rotation
-
-
-def judge(given: MessageSet) -> RingVerdict:
-    """Judges a message set, node by node, in the order in which the messages stand there."""
-    interface = Interface(given.parameters)
-    ring = tuple(given.demands)
-    holds = [interface.hold(process) for process in ring]
-    rotation = given.token or interface.rotation(ring, holds)
-    nodes = []
-    for node, demands in given.demands.items():
-        turn = Turn(given.parameters, node, rotation, given.max_packet, ring)
-        verdicts, used = turn.admit(demands)
-        nodes.append(NodeVerdict(node, turn, tuple(verdicts), used, turn.demanded(demands)))
-    return RingVerdict(given, interface, rotation, interface.printed(ring, holds), tuple(nodes))
 
 
 @guarded

@@ -13,6 +13,7 @@ from typing import Any, Final
 from ..core.model import Duration, ScenarioError, UsageError, declarations, format_duration, parameter
 from ..protocols.rtcast.analysis import Demand
 from ..protocols.rtcast.parameters import Parameters
+from ..protocols.rtcast.schedulability import MessageSet
 from ..scenario.load import apply_option, parse_document, read_text
 from ..scenario.locate import Path
 from ..scenario.read import Reader, nearest
@@ -47,18 +48,6 @@ class MessageTable:
     deadline: Duration = parameter(
         Duration(0), "how long after its hand-over a message is delivered everywhere, at the latest", unit="duration", minimum=1
     )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MessageSet:
-    """Everything that is to be judged: who is on the ring, what it is like, and what each member wants to send."""
-
-    parameters: Parameters
-    max_packet: int
-    token: int
-    """P, if it was given; else 0."""
-    demands: Mapping[str, Sequence[Demand]]
-    """By node, in the order of the ring."""
 
 
 def load(file: FilePath, overrides: Sequence[str]) -> MessageSet:

@@ -7,14 +7,12 @@ outlines. Colours follow the reader's choice of light or dark.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..core.words import short
 from ..lab.draw.svg import Drawing, steps_between, width_of
 from ..protocols.rtcast.analysis import readable
-
-if TYPE_CHECKING:
-    from .schedule import NodeVerdict, RingVerdict
+from ..protocols.rtcast.schedulability import NodeVerdict, RingVerdict
 
 _LEFT: Final = 120
 _WIDE: Final = 860

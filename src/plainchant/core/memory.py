@@ -9,7 +9,7 @@ Protocols on shared memory are *procedures*: generators that yield one request a
   for every process). While the step runs ``host.clock()`` reads the clock afresh.
 - :class:`Until` waits until the process's own clock shows a time. :class:`Nap` does the same, for a procedure that looks at the
   memory now and then: a host that knows when something new was written (``Operate.news``) ends it then, and otherwise at its
-  latest time.
+  latest time. :class:`Rest` goes by the monotonic clock.
 - :class:`Connect`, :class:`Disconnect` and :class:`Directory` are calls of the mailbox server. Each node has its own, with its
   own modules; processes of one node do not reach the memory of another.
 
@@ -172,6 +172,12 @@ class Until(msgspec.Struct, frozen=True):
     time: Nanoseconds
 
 
+class Rest(msgspec.Struct, frozen=True):
+    """Waits for so long on the monotonic clock, whatever the process's clock shows meanwhile."""
+
+    length: Nanoseconds
+
+
 class Nap(msgspec.Struct, frozen=True):
     """Waits until the process's clock shows ``time``; where a host knows of what is new, until then or until ``latest``."""
 
@@ -212,5 +218,5 @@ class Directory(msgspec.Struct, frozen=True):
     in the order in which they were; those who have died are among them until they are disconnected."""
 
 
-Request: TypeAlias = Operate | Until | Nap | Connect | Disconnect | Directory
+Request: TypeAlias = Operate | Until | Rest | Nap | Connect | Disconnect | Directory
 Procedure: TypeAlias = Generator[Request, Any, None]

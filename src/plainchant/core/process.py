@@ -95,9 +95,9 @@ class Process:
     """One process and its engine, without anything that depends on where it runs."""
 
     __slots__ = (
-        *("_handlers", "_names", "_sequence", "_settling", "alive", "calls", "effects", "engine", "entered", "has_views"),
-        *("inside", "joined", "lans", "leaving", "max_packet", "me", "memory", "muted", "notes_requests", "now", "only_sends"),
-        *("queues", "random", "streams", "unpack", "views"),
+        *("_handlers", "_names", "_sequence", "_settling", "alive", "calls", "effects", "engine", "entered", "full"),
+        *("has_views", "inside", "joined", "lans", "leaving", "max_packet", "me", "memory", "muted", "notes_requests"),
+        *("now", "only_sends", "queues", "random", "streams", "unpack", "views"),
     )
 
     notes_leave_of_senders = False  # whether a process that only sends has a `leave` row, although it has no `join` row
@@ -116,6 +116,7 @@ class Process:
         self.streams = Streams()
         self.entered: dict[GroupId, None] = {}  # groups that the process has asked to enter, or is in
         self.joined: dict[GroupId, None] = {}  # groups that it is in
+        self.full: set[GroupId] = set()  # groups whose application has no room for more messages
         self.leaving: dict[GroupId, None] = {}  # groups that it was asked to leave and has not left: they accept no messages
         self.views: dict[GroupId, int] = {}  # the number of the view in force in each group, where the trace has views
         self.has_views = True  # whether views are written into the trace (`Description.views`)
@@ -394,7 +395,9 @@ class Process:
         function(*arguments)
 
     def do_halt(self, reason: Reason) -> None:
-        self.stop(reason, {"by": "protocol", **reason.to_detail()})
+        # A protocol may halt a process for its application's sake; the verifier has to know that from the host.
+        unread = {"unread": True} if self.full else {}
+        self.stop(reason, {"by": "protocol", **reason.to_detail(), **unread})
 
     # --- what applications ask for ------------------------------------------------------------------------------------
 
@@ -465,6 +468,7 @@ class Process:
             method(group, *arguments)
 
     def _press(self, group: GroupId, full: bool) -> None:
+        (self.full.add if full else self.full.discard)(group)
         self.engine.notice(Pressure(self._names.get(group, group), full))
 
     def release(self, group: GroupId, stream: str) -> None:

@@ -160,7 +160,9 @@ def promised(description: Description, parameters: Any, groups: Groups, largest:
     if not progress.bounds:
         return {"promises": names, "bounds": bounds}
     names = [*(name for name in names if name != "progress"), "progress"]
-    return {"promises": names, "bounds": bounds | progress.bounds, "despite": sorted(progress.despite)}
+    remote = description.placement.remote(parameters)
+    acting = {"acting": dict(remote)} if remote else {}
+    return {"promises": names, "bounds": bounds | progress.bounds, "despite": sorted(progress.despite), **acting}
 
 
 def _plain_story() -> type[Story]:

@@ -31,7 +31,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -123,6 +123,11 @@ class Variants(dict[str, Variant]):
     def together(self, *names: str) -> Variant:
         """These variants at once; of none of them: the protocol itself."""
         return sum((self[name] for name in names), AS_BUILT)
+
+
+def replaced(owner: type | ModuleType, attribute: str, by: Any) -> AbstractContextManager[Calls]:
+    """Within it one rule is another, which must be called: for a test of its own, where a rule is taken out only once."""
+    return Variant(attribute, (Replacement(owner, attribute, by),)).applied(must_act=True)
 
 
 def _counting(by: Any, name: str, calls: Calls) -> Any:

@@ -48,8 +48,8 @@ from ..scenario.load import build, load
 from ..scenario.model import Fault, Memory, Network, RandomFaults, Scenario
 from ..scenario.read import Reader, as_document
 from ..scenario.shipped import find
+from ..trace.buffer import TraceBuffer
 from ..trace.history import History as TraceHistory
-from ..trace.history import TraceBuffer
 from ..trace.verifier import Verification, Violation, verifier
 from .host import History, SimHost
 from .program import Main, Outcome, Program, State, Terms

@@ -48,6 +48,7 @@ from ..core.memory import (
     Operate,
     Port,
     Procedure,
+    Rest,
     Until,
 )
 from ..core.model import Failure, ProtocolError, UsageError
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 _FAILED: Final = ("crashed", "halted")
-_REQUESTS: Final = (Operate, Until, Nap, Connect, Disconnect, Directory)
+_REQUESTS: Final = (Operate, Until, Rest, Nap, Connect, Disconnect, Directory)
 
 Watch: TypeAlias = "Callable[[SimHost, Operate, SimMemory], None]"
 """Looks at the memory of a node after an operation, when its process has seen the result."""
@@ -395,7 +396,7 @@ class SimMemory:
                 kernel.at(kernel.now + max(0, duration - self._service), self._arrive, running)
             else:
                 kernel.at(kernel.now + duration, self._complete, running)
-        elif kind is Until or kind is Nap:
+        elif kind is Until or kind is Rest or kind is Nap:
             mailbox = request.mailbox if kind is Nap else ""
             if mailbox and self._news.get(mailbox, 0) > running.seen.get(mailbox, 0):
                 self._rouse(running, mailbox)
@@ -410,9 +411,12 @@ class SimMemory:
 
     def _arm(self, running: _Running) -> None:
         request = running.request
-        time = request.latest or request.time if request.__class__ is Nap and request.mailbox else request.time
         running.token += 1
-        ends = running.host.clock_.when(time)
+        if request.__class__ is Rest:
+            ends = self._kernel.now + request.length
+        else:
+            time = request.latest or request.time if request.__class__ is Nap and request.mailbox else request.time
+            ends = running.host.clock_.when(time)
         running.due = max(running.since, ends)
         self._kernel.at(ends, self._wake, (running, running.token))
 

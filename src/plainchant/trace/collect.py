@@ -33,10 +33,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.model import TRACE_VERSION, TraceError
+from .columns import FILE_SCHEMA, column_of, repeated_column, sparse_column, spread_column
 from .schema import FINAL_KINDS
 from .spool import Accepted, Delivered, Other, Sent
 from .spool_reader import DIGEST_BYTES, SpoolBlock, SpoolReader, open_spools
-from .writer import FILE_SCHEMA, TraceWriter, column_of, repeated_column, sparse_column, spread_column
+from .writer import TraceWriter
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Booleans: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from .history import History, TraceBuffer
+from .buffer import TraceBuffer
+from .history import History
 from .importing_lines import Lines, Said
 from .importing_mapping import ImportProblem, Mapping
 from .schema import FINAL_KINDS, MESSAGE_KINDS

@@ -29,7 +29,7 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "unanimity": "what one correct member rejects, none delivers",
     "deadline": "a message is delivered by its deadline",
     "bounded": "no send, no delivery, no rotation of a token and no detection of a crash takes longer than the stated bound",
-    "progress": "what a process hands in is delivered, and what it asks for is answered, within the stated time after faults",
+    "progress": "what a process hands in is delivered, what it asks for is answered in time, and no fault-free member is halted",
     "prompt": "no delivery waits unless something that happened before it is missing",
     "replica-agreement": "replicas of a block that have applied the same commands have the same state",
     "dictionary-merge": "where parts of a group come together, a dictionary becomes what its merge policy says",

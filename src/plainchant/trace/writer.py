@@ -1,16 +1,12 @@
-"""From a host's raw rows to Arrow and Parquet.
+"""From a host's raw rows to Parquet files.
 
 Theory of operation
 -------------------
-Hosts append rows to histories (:mod:`.history`). They are converted many at a time: the rows of all histories are laid end to end
-in the order (run, process, index), flattened into one list, and each column is every twelfth element of it. Columns that most
-rows do not have (members, deadline, detail, packets) are filled in from the few that do. ``run``, ``process`` and ``index`` are
-not in the rows: they follow from a row's position.
-
-:class:`TraceWriter` converts a few thousand rows at a time and empties the histories *in place*, because hosts hold references to
-the lists. The batches are small because tuples that are still in the processor's cache convert almost twice as fast. When enough
-is converted it is put in order and becomes a row group. Until ``close`` has succeeded, the files are in a hidden directory, which
-becomes ``trace`` by one rename: a trace that is there is whole.
+Hosts append rows to histories (:mod:`.history`). :class:`TraceWriter` converts a few thousand rows at a time (:mod:`.columns`)
+and empties the histories *in place*, because hosts hold references to the lists. The batches are small because tuples that are
+still in the processor's cache convert almost twice as fast. When enough is converted it is put in order and becomes a row group.
+Until ``close`` has succeeded, the files are in a hidden directory, which becomes ``trace`` by one rename: a trace that is there
+is whole.
 
 The same rows give the same bytes: nothing in a file depends on the time, the machine or the order of a set.
 """
@@ -18,32 +14,26 @@ The same rows give the same bytes: nothing in a file depends on the time, the ma
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from itertools import accumulate, chain
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..core.model import TRACE_VERSION, TraceError, UsageError
-from .history import History, Row, TraceBuffer
-from .schema import SCHEMA, VERSION_KEY
+from .buffer import TraceBuffer
+from .columns import FILE_SCHEMA, STRINGS, convert
+from .schema import VERSION_KEY
 
-_ROW: Final = ("kind", "time", "true_time", "group", "view", "sender", "seq", "sent", "rank", "digest", "size", "extra")
-_STRINGS: Final = ("run", "process", "kind", "group", "sender", "detail")
 _DELTAS: Final = ("index", "time", "true_time", "view", "seq", "deadline", "sent", "rank", "size", "packets")
 """Integers that are close to the row before. A digest is not: it is written plain."""
 
 _BATCH_ROWS: Final = 16_384
 _FILE_BYTES: Final = 128 * 1024 * 1024
 _GROUP_ROWS_MAX: Final = 1_000_000
-
-_encode_detail: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class TraceWriter(TraceBuffer):
@@ -210,43 +200,6 @@ def write_table(table: pa.Table, path: str | Path) -> None:
         parquet.add_key_value_metadata(_FILE_METADATA)
 
 
-def convert(histories: Sequence[History]) -> pa.Table:
-    """The rows of these histories, one history after the other, as a table. Strings are dictionary-encoded (``.cast(SCHEMA)``
-    makes them plain). Raises TraceError if a value does not fit its column."""
-    lengths = [len(history.rows) for history in histories]
-    count = sum(lengths)
-    rows: list[Row] = list(chain.from_iterable(history.rows for history in histories))
-    # Processes that deliver the same message at the same instant share one row object: it is converted once.
-    numbers = list(map(id, rows))
-    different = dict(zip(numbers, rows, strict=True))
-    shared = 2 * len(different) < count
-    if shared:
-        rows = list(different.values())
-    flat: list[Any] = list(chain.from_iterable(rows))
-    if len(flat) != len(rows) * len(_ROW):
-        raise TraceError(f"a raw row of a trace has {len(_ROW)} values; a host appended one that has not")
-    columns: dict[str, pa.Array] = {}
-    for place, name in enumerate(_ROW[:-1]):
-        columns[name] = column_of(name, flat[place :: len(_ROW)])
-    columns.update(_extras(flat[len(_ROW) - 1 :: len(_ROW)]))
-    if shared:
-        places = {number: place for place, number in enumerate(different)}
-        spread = pa.array(np.fromiter(map(places.__getitem__, numbers), dtype=np.int32, count=count))
-        columns = {name: spread_column(column, spread) for name, column in columns.items()}
-    columns["run"] = repeated_column([history.run for history in histories], lengths)
-    columns["process"] = repeated_column([history.process for history in histories], lengths)
-    begins = np.cumsum(lengths, dtype=np.int64) - lengths
-    firsts = np.array([history.first for history in histories], dtype=np.int64)
-    columns["index"] = pa.array(np.arange(count) + np.repeat(firsts - begins, lengths))
-    columns["packets"] = _packets(histories, lengths, count)
-    return pa.table([columns[field.name] for field in FILE_SCHEMA], schema=FILE_SCHEMA)
-
-
-def spread_column(column: pa.Array, places: pa.Array) -> pa.Array:
-    """The value at each place; a column without values stays one."""
-    return pa.nulls(len(places), column.type) if column.null_count == len(column) else pc.take(column, places)
-
-
 def _merge(tables: list[pa.Table]) -> pa.Table:
     """Tables of ``convert``, in the order in which they were made, as one in the order (run, process, index)."""
     table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
@@ -261,9 +214,6 @@ def _merge(tables: list[pa.Table]) -> pa.Table:
     return table.take(pa.array(np.argsort(key, kind="stable")))
 
 
-_ENCODED: Final = pa.dictionary(pa.int32(), pa.string())
-FILE_SCHEMA: Final = pa.schema([pa.field(field.name, _ENCODED) if field.name in _STRINGS else field for field in SCHEMA])
-"""What ``convert`` makes and files are written from: SCHEMA with dictionaries for strings."""
 _FILE_METADATA: Final = {VERSION_KEY.decode(): str(TRACE_VERSION)}
 
 
@@ -273,66 +223,9 @@ def _parquet_writer(where: IO[bytes] | str | Path) -> pq.ParquetWriter:
         where,
         FILE_SCHEMA,
         compression="zstd",
-        use_dictionary=[*_STRINGS, "members.list.element"],
+        use_dictionary=[*STRINGS, "members.list.element"],
         column_encoding=dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
         # Readers are to see strings, not the dictionaries that we happen to build them with. (This also drops the
         # schema's metadata, so the version is added before the file is closed.)
         store_schema=False,
     )
-
-
-def column_of(name: str, values: list[Any]) -> pa.Array:
-    """These values as a column of that name; TraceError if one does not fit."""
-    # Often a whole column is one value (the group, the view, the size). Counting it is several times cheaper than
-    # converting it, and the ends give away most columns for which it is not worth trying.
-    if len(values) > 1 and values[0] is values[-1] and values.count(values[0]) == len(values):
-        return pc.take(column_of(name, values[:1]), pa.array(np.zeros(len(values), dtype=np.int64)))
-    try:
-        array = pa.array(values, SCHEMA.field(name).type)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise TraceError(f"a value in column {name!r} of a trace row does not fit: {error}; its host is defective") from error
-    return array.dictionary_encode() if name in _STRINGS else array
-
-
-def repeated_column(values: list[str], lengths: list[int]) -> pa.Array:
-    """Each value as often as its history has rows; equal values (the run) share a code."""
-    codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
-    indices = np.repeat(np.array([codes[value] for value in values], dtype=np.int32), lengths)
-    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(codes), pa.string()))
-
-
-def _packets(histories: Sequence[History], lengths: list[int], count: int) -> pa.Array:
-    begins = accumulate(lengths, initial=0)
-    positions = [begin + position for begin, history in zip(begins, histories, strict=False) for position in history.packets]
-    values = [packets for history in histories for packets in history.packets.values()]
-    return sparse_column("packets", positions, values, count)
-
-
-def _extras(extras: list[dict[str, Any] | None]) -> dict[str, pa.Array]:
-    """The columns that a row carries only in its ``extra``."""
-    present = [(at, extra) for at, extra in enumerate(extras) if extra is not None]
-    columns: dict[str, pa.Array] = {}
-    for name in ("members", "deadline", "detail"):
-        having = [(at, extra[name]) for at, extra in present if extra.get(name) is not None]
-        values = [_json(value) if name == "detail" else value for _, value in having]
-        columns[name] = sparse_column(name, [at for at, _ in having], values, len(extras))
-    return columns
-
-
-def _json(detail: dict[str, Any]) -> str:
-    try:
-        return _encode_detail(detail).decode()
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise TraceError(f"the detail {detail!r} of a trace row is not JSON: {error}; its host is defective") from error
-
-
-def sparse_column(name: str, positions: list[int], values: list[Any], count: int) -> pa.Array:
-    """A column of ``count`` rows that is null except at these positions."""
-    kind = FILE_SCHEMA.field(name).type
-    if not positions:
-        return pa.nulls(count, kind)
-    places = np.zeros(count, dtype=np.int64)
-    absent = np.ones(count, dtype=np.bool_)
-    places[positions] = np.arange(len(positions))
-    absent[positions] = False
-    return pc.take(column_of(name, values), pa.array(places, mask=absent))

@@ -84,6 +84,8 @@ def is_open_wait(run: Run, violation: Violation) -> bool:
     """Requests, groups without views, senders in no view, holes before later deliveries, timing faults, and what others lack of
     messages that were never taken."""
     group = violation.group
+    if "halted by" in violation.sentence:
+        return False
     if "asks to" in violation.sentence or group is None or group not in run.viewed:
         return True
     p, q = (run.histories[name] for name in (violation.processes[0], violation.processes[-1]))

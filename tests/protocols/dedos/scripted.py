@@ -6,15 +6,14 @@ Between nodes times are in ms and relays are processes of their own (``n1.r``, a
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 from plainchant.core.model import MS, SECOND, US, Duration
 from plainchant.protocols.dedos.engine import Dedos
 from plainchant.protocols.dedos.presence import Presence
+from plainchant.protocols.variants import AS_BUILT, Replacement, Variant
 from plainchant.scenario.model import Fault, Memory, Network, Scenario, Workload
 from plainchant.sim.scripted import Script
 from tests.protocols.dedos.runs import ONE_EACH, crash, fault, messages, modules, slow
@@ -35,15 +34,14 @@ class Scripted:
     """Whether nodes exclude processes that hang. Where a process is to be late for longer, they do not."""
 
     def run(self) -> sweep.Outcome:
-        with contextlib.nullcontext() if self.excludes else _unnoticed():
+        with (AS_BUILT if self.excludes else UNNOTICED).applied():
             return sweep.run(0, None, self.scenario, self.script)
 
 
-@contextlib.contextmanager
-def _unnoticed() -> Iterator[None]:
-    """Nodes do not notice that processes hang, and these do not notice it themselves."""
-    with mock.patch.object(Presence, "_is_silent", return_value=False), mock.patch.object(Dedos, "_is_stale", False):
-        yield
+UNNOTICED = Variant(
+    "no node notices that a process hangs, and the process does not notice it itself",
+    (Replacement(Presence, "_is_silent", lambda self, length: False), Replacement(Dedos, "_is_stale", False)),
+)
 
 
 def _between(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -13,10 +14,12 @@ from plainchant.core.memory import Copy
 from plainchant.core.model import MS, SECOND, US, Duration
 from plainchant.lab.properties import verify
 from plainchant.protocols.mailbox import DESCRIPTION
+from plainchant.protocols.mailbox.message import Message
 from plainchant.protocols.mailbox.parameters import Parameters
 from plainchant.protocols.mailbox.receiving import Receiver
 from plainchant.protocols.mailbox.sending import Sender
 from plainchant.protocols.mailbox.watching import Watch
+from plainchant.protocols.variants import replaced
 from plainchant.scenario.model import Fault, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.sim.scripted import Script, ScriptedSimulation
@@ -177,19 +180,31 @@ def test_of_two_members_one_goes_on() -> None:
 
 
 @pytest.mark.parametrize(("tolerate", "excluded"), [("crash", {"p2", "p3", "p4", "p5"}), ("timing", set())])
-def test_one_receiver_that_is_wrong_excludes_no_other_with_the_second_protocol(
-    tolerate: str, excluded: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_receiver_that_is_wrong_excludes_no_other_with_the_second_protocol(tolerate: str, excluded: set[str]) -> None:
     # The monotonic clock of p1 cannot be wrong in the simulator: here it reports all others without a reason.
     overdue = Watch._overdue
 
     def wrong(self: Watch, copy: Copy, entered: int) -> int:
         return 0b11110 if self.box.host.me == "p1" else overdue(self, copy, entered)
 
-    monkeypatch.setattr(Watch, "_overdue", wrong)
-    ran = run([], tolerate=tolerate)
+    with replaced(Watch, "_overdue", wrong):
+        ran = run([], tolerate=tolerate)
     assert {row["process"] for row in ran.of("suspect")} == {"p1"}
     assert set(ran.halted()) == excluded
+
+
+@pytest.mark.parametrize("members", [MEMBERS[:3], tuple(f"p{number}" for number in range(1, 21))])
+def test_a_clock_that_is_set_back_by_an_hour(members: tuple[str, ...]) -> None:
+    # All waits of p2 that go by its clock would last an hour; the one after which it looks for its exclusion does not.
+    back = Fault(kind="step", process="p2", at=Duration(200 * MS), offset=Duration(-3600 * SECOND))
+    right = Fault(kind="step", process="p2", at=Duration(600 * MS), offset=Duration(3600 * SECOND))
+    again = Fault(kind="restart", process="p2", at=Duration(700 * MS))
+    ran = run([back, right, again], members=members, poll=Duration(2 * MS), rate=50.0, places=20)
+    assert ran.summary.quiet
+    assert ran.halted() == {"p2": "excluded"}
+    assert ran.of("crash", "p2")[0]["true_time"] < 400 * MS
+    assert max(ran.standstill(member) for member in members if member != "p2") < bound(50.0, poll=Duration(2 * MS))
+    assert ran.of("deliver", "p2#1")
 
 
 @BOTH
@@ -267,36 +282,51 @@ def test_a_joiner_does_not_get_the_place_of_an_excluded_process_that_may_still_w
     assert places["q1"] == 5
 
 
-@pytest.mark.parametrize("rule", ["", "own flags", "abandoned"])
-def test_what_a_late_sender_left_in_one_copy_before_it_crashed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+_BAR = Receiver._bar
+
+
+def _bar_rejected(self: Receiver, copy: Copy, message: Message) -> None:
+    if message.verdict is False:
+        _BAR(self, copy, message)
+
+
+BAR: Final = (Receiver, "_bar", _bar_rejected)
+WITHOUT: Mapping[str, Sequence[tuple[type, str, Callable[..., Any]]]] = {
+    "": (),
+    "bar": (BAR,),
+    "bar, own flags": (
+        BAR,
+        (Watch, "_missing", lambda self, entry: entry.listed & ~entry.done & ~self.box.mask),
+        (Watch, "_is_concerned", lambda self, entry, entered: True),
+    ),
+    "bar, abandoned": (BAR, (Sender, "_is_abandoned", lambda self, entry: False)),
+}
+
+
+@pytest.mark.parametrize("rules", WITHOUT)
+def test_what_a_late_sender_left_in_one_copy_before_it_crashed(rules: str) -> None:
     # p3 writes so late into copy 1 that later messages have been read, then into copy 2, where the others have done with it, and
-    # crashes: no receiver will ever set a flag there. The receivers must not report each other for that, and q1, which gets the
-    # place, must not wait for it.
-    if rule == "own flags":
-        monkeypatch.setattr(Watch, "_missing", lambda self, entry: entry.listed & ~entry.done & ~self.box.mask)
-        monkeypatch.setattr(Watch, "_is_concerned", lambda self, entry, entered: True)
-    elif rule == "abandoned":
-        monkeypatch.setattr(Sender, "_is_abandoned", lambda self, entry: False)
+    # crashes: no receiver would ever set a flag there, so it is barred. Even without that the receivers do not report each other,
+    # and q1, which gets the place, does not wait for it.
     script = Script({"p3 write 1": 60 * MS / (100 * US), "p3 write 2": 50}, {"p3 write 2": "p3"})
     join = Fault(kind="join", process="q1", at=Duration(300 * MS), group="g")
-    ran = run([join], members=MEMBERS[:3], later=("q1",), script=script, tolerate="crash", slots=1)
+    with ExitStack() as without:
+        for other in WITHOUT[rules]:
+            without.enter_context(replaced(*other))
+        ran = run([join], members=MEMBERS[:3], later=("q1",), script=script, tolerate="crash", slots=1)
     left = [row["detail"] for row in ran.of("fault", "p3") if row["detail"].get("operation") == "write"]
     assert left, "p3 was not late"
-    assert bool(ran.halted()) == (rule == "own flags")
-    assert any(row["sender"] == "q1" for row in ran.of("deliver", "p1")) == (rule != "abandoned")
+    assert bool(ran.halted()) == ("own flags" in rules)
+    assert any(row["sender"] == "q1" for row in ran.of("deliver", "p1")) == ("abandoned" not in rules)
 
 
 @pytest.mark.parametrize("barred", [True, False])
-def test_a_copy_that_a_late_sender_had_not_reached_when_its_message_was_rejected(
-    barred: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_a_late_sender_had_not_reached_when_its_message_was_rejected(barred: bool) -> None:
     # p3 is stopped while it writes into copy 2. p1 has set its flags before that, and p2 after: p2 must not report p1.
-    if not barred:
-        monkeypatch.setattr(Receiver, "_bar", lambda self, copy, message: None)
     script = Script({"p3 write 2": [1, 50], "p2 finish 2": [1, 1, 200, 1]}, usual=0)
-    ran = run(
-        [fault("pause", "p3", at=10 * MS + 120 * US)], members=MEMBERS[:3], script=script, tolerate="crash", duration=600 * MS
-    )
+    pause = fault("pause", "p3", at=10 * MS + 120 * US)
+    with nullcontext() if barred else replaced(Receiver, "_bar", lambda self, copy, message: None):
+        ran = run([pause], members=MEMBERS[:3], script=script, tolerate="crash", duration=600 * MS)
     assert ran.of("late", "p1"), "no message of p3 was rejected"
     assert set(ran.halted()) == ({"p3"} if barred else {"p1", "p3"})
 

@@ -28,6 +28,7 @@ from plainchant.protocols.mailbox.remote_packets import (
     item_to_bytes,
 )
 from plainchant.protocols.mailbox.remote_slave import Acting, Slave
+from plainchant.protocols.variants import replaced
 from plainchant.scenario import find
 from plainchant.scenario.load import parse
 from plainchant.sim import Simulation
@@ -131,7 +132,7 @@ def test_a_slave_keeps_the_bounds_if_the_datagrams_do(tolerate: str) -> None:
     assert max(run.slowest(process) for process in ("p1", "p2", "p3")) <= there
 
 
-def test_datagrams_beyond_their_bound_are_a_timing_failure_of_the_remote_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_datagrams_beyond_their_bound_are_a_timing_failure_of_the_remote_process_alone() -> None:
     beyond = 'network.delay={uniform=["4ms", "20ms"]}'
     run = Run("", beyond)
     assert run.is_untimely("p4")
@@ -139,8 +140,8 @@ def test_datagrams_beyond_their_bound_are_a_timing_failure_of_the_remote_process
     assert run.slowest("p4") > run.bound
     assert not run.violated
     assert run.delivered("p4") == run.delivered("p2")
-    monkeypatch.setattr(Link, "_tell_overdue", lambda link, took: None)
-    assert Run("", beyond).violated == ["bounded"]
+    with replaced(Link, "_tell_overdue", lambda link, took: None):
+        assert Run("", beyond).violated == ["bounded"]
 
 
 def test_what_the_slave_does_late_is_a_timing_failure_of_the_remote_process() -> None:
@@ -225,7 +226,7 @@ def test_a_remote_process_comes_back_to_who_acted_for_it() -> None:
     assert run.count("p2", "p4#1") == len(run.of("p4#1", "send")) > 0
 
 
-def test_who_dies_while_the_group_is_formed_is_seen_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_dies_while_the_group_is_formed_is_seen_by_all() -> None:
     """p5 dies before p4 has come, whose packets take long: its place must not be p4's before all have seen it."""
     remote = 'parameters.remote={p4="p1", p5="p1"}'
     settings = (FIVE, remote, 'parameters.datagram="150ms"', 'parameters.poll="10ms"', 'drain="4s"')
@@ -235,8 +236,8 @@ def test_who_dies_while_the_group_is_formed_is_seen_by_all(monkeypatch: pytest.M
     assert run.of("p5", "crash")[0]["true_time"] < min(row["true_time"] for row in run.rows if row["kind"] == "join")
     assert run.connected == {"p1", "p2", "p3", "p4"}
     assert run.count("p4", "p1", "p2", "p3", "p4") == 40
-    monkeypatch.setattr(Acting, "_is_forming_with", lambda acting, process: False)
-    with pytest.raises(AssertionError, match="p2 is on its way into g"):
+    alone = replaced(Acting, "_is_forming_with", lambda acting, process: False)
+    with alone, pytest.raises(AssertionError, match="p2 is on its way into g"):
         Run(late + fault("crash", "p5", "20ms"), *settings)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from plainchant.protocols.mailbox import engine
 from plainchant.protocols.mailbox.sending import HOPELESS
+from plainchant.protocols.variants import replaced
 from plainchant.scenario import parse
 from plainchant.sim import Simulation
 from plainchant.sim.summary import Summary
@@ -58,9 +57,9 @@ def test_who_is_behind_by_less_makes_it_good() -> None:
     assert {end.state for end in summary.processes.values()} == {"alive"}
 
 
-def test_without_the_rule_it_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "HOPELESS", 1 << 30)
-    summary = run("-3s", drain="60s", patience="0s")
+def test_without_the_rule_it_never_ends() -> None:
+    with replaced(engine, "HOPELESS", 1 << 30):
+        summary = run("-3s", drain="60s", patience="0s")
     assert not summary.quiet
     assert summary.not_quiet == {"p3": "a message of p3 in g is being sent"}
     assert HOPELESS < 60

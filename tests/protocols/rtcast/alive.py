@@ -9,6 +9,8 @@ packets have their real size, delays come close to d_max, and names may be long.
 - *readers*: the application of a member does not read, for less or more than ``patience``;
 - *crowds*: many processes ask at once, and a member dies meanwhile.
 
+During pauses and while a member does not read, another one leaves, or a process joins.
+
 Everything promised is verified, times too: whatever a correct member hands in is delivered within the time that ``progress``
 states, also while a member pauses or does not read. No member may stop but one that was stopped, or whose application was, and a
 process that asks to be let in is let in.
@@ -137,6 +139,8 @@ def scenario_of(seed: int) -> Scenario:
     apart = (3 + retransmissions) * rotation + interface.timeout(ring)
     begins = 600 * MS
     faults = _faults(random, family, members, later, begins, apart, retransmissions)
+    if family in ("pauses", "readers"):
+        faults += _come_and_go(Random(f"rtcast alive, others {seed}"), members, later, faults)
     ends = max((int(fault.at) + int(fault.length) for fault in faults), default=begins)
     # Small rings have turns that are full: a process that wakes up with messages to send is in the way of such a turn.
     rates = (3.0, 10.0) if size > 8 else (10.0, 40.0)
@@ -180,6 +184,20 @@ def _network(random: Random, medium: str, declared: Parameters) -> Network:
     delay = random.choice((near, Delay("uniform", Duration(largest // 10), near.low)))
     header = declared.header - 64
     return Network(delay=delay, bandwidth=BANDWIDTH, shared=medium == "shared", wire=True, header=header)
+
+
+def _come_and_go(
+    random: Random, members: Sequence[ProcessId], later: Sequence[ProcessId], faults: Sequence[Fault]
+) -> tuple[Fault, ...]:
+    """A member that nothing else happens to leaves, or a process joins, while another one is stopped or does not read."""
+    touched = {fault.process for fault in faults}
+    stop = max(faults, key=lambda fault: fault.length)
+    at = Duration(stop.at + random.randrange(stop.length))
+    leaving = [name for name in members if name not in touched]
+    joining = [name for name in later if name not in touched]
+    if len(leaving) > 2 and random.random() < 0.5:
+        return (Fault(kind="leave", at=at, process=random.choice(leaving)),)
+    return (Fault(kind="join", at=at, process=joining[0], group=GROUP),) if joining else ()
 
 
 def _faults(

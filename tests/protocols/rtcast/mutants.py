@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import msgspec
 
@@ -28,6 +27,7 @@ from plainchant.protocols.rtcast.packets import Ask, Asked, Beat, Change, Data, 
 from plainchant.protocols.rtcast.parameters import Parameters
 from plainchant.protocols.rtcast.ring import Ring
 from plainchant.protocols.rtcast.sponsor import Sponsor
+from plainchant.protocols.variants import Replacement, Variant
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
 from ..sweeping import ordinary
@@ -380,13 +380,14 @@ def _no_query(self: Sponsor) -> Any:
 @mutant("P is given back while somebody joins", Sponsor, "_reclaim")
 def _reclaims_always(self: Sponsor) -> Reclaim | None:
     asked, self._asked = self._asked, None
-    with mock.patch.object(Entrance, "knockers", return_value=()):
+    with AT_NO_DOOR.applied():
         word = _RECLAIM(self)
     self._asked = asked
     return word
 
 
 _RECLAIM = Sponsor._reclaim
+AT_NO_DOOR = Variant("no process knocks", (Replacement(Entrance, "knockers", lambda self: ()),))
 
 
 # --- times and admission (4.1, section 5) -----------------------------------------------------------------------------

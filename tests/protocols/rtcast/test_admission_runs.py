@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from plainchant.core.model import Batch, GroupId
 from plainchant.protocols import rtcast
 from plainchant.protocols.rtcast.admission import Admission
+from plainchant.protocols.variants import replaced
 from plainchant.scenario.load import parse
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
@@ -90,12 +89,12 @@ def test_every_admitted_message_comes_in_time_everywhere_and_the_turns_are_nearl
     assert without > 100, "what is left is used"
 
 
-def test_a_layer_that_sends_messages_without_deadlines_first_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_that_sends_messages_without_deadlines_first_is_late() -> None:
     """That the check above can fail."""
 
     class Careless(Admission):
         def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
             return self._take_unpromised(max_bytes, most) or super().take(group, max_bytes, most, stream)
 
-    monkeypatch.setattr(rtcast, "Admission", Careless)
-    assert max(lateness(run(), least=5)) > 0
+    with replaced(rtcast, "Admission", Careless):
+        assert max(lateness(run(), least=5)) > 0

@@ -11,12 +11,13 @@ import pytest
 
 from plainchant.core import wire
 from plainchant.core.engine import Engine, Host, Layer
-from plainchant.core.model import MS, SECOND, Duration, Packet, ProcessId
-from plainchant.protocols.rtcast import DESCRIPTION
+from plainchant.core.model import MS, SECOND, US, Duration, Packet, ProcessId
+from plainchant.lab.properties import verify
+from plainchant.protocols.rtcast import DESCRIPTION, Parameters
 from plainchant.protocols.rtcast.interface import KNOCK, REQUEST
 from plainchant.protocols.rtcast.packets import Data, Here
 from plainchant.protocols.rtcast.sizes import FRAME, largest, size_of
-from plainchant.scenario.model import Fault
+from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
 
@@ -53,6 +54,38 @@ def test_the_seeds_cover_sizes_media_and_retransmissions(seeds: Sequence[int]) -
     assert len(pairs) == len(alive.MEDIA) * 4
     kinds = {fault.kind for scenario in scenarios for fault in scenario.fault}
     assert kinds == {"crash", "restart", "join", "leave", "pause", "sluggish"}
+
+
+CRASH = Fault(kind="crash", at=Duration(4050 * MS), process="p3")
+JOIN = Fault(kind="join", at=Duration(4050 * MS), process="q1", group=GROUP)
+
+
+@pytest.mark.parametrize(("size", "retransmissions", "fault"), [(16, 0, CRASH), (16, 1, CRASH), (16, 1, JOIN)])
+def test_a_crash_or_a_join_costs_no_other_member_where_delays_are_near_the_bound(
+    size: int, retransmissions: int, fault: Fault
+) -> None:
+    """A shared medium of 10 Mbit/s, 1.9 ms of d_max = 2 ms, nothing lost. The crash once halted 10 of 15 survivors (15 without
+    retransmissions; 2 of 14 members), the join 12 of 17."""
+    names = tuple(f"p{number + 1}" for number in range(size))
+    scenario = Scenario(
+        protocol="rtcast",
+        members=names,
+        later=("q1",) if fault is JOIN else (),
+        groups={GROUP: names},
+        duration=Duration(4600 * MS),
+        drain=Duration(10 * SECOND),
+        parameters={"retransmissions": retransmissions},
+        network=Network(delay=Delay("constant", Duration(1900 * US)), bandwidth=10_000_000, shared=True),
+        workload=(Workload(rate=2.0, size=64),),
+        fault=(fault,),
+    )
+    assert Parameters().delay_max == 2 * MS
+    trace = TraceBuffer()
+    summary = Simulation(scenario, trace=trace).run()
+    assert summary.quiet
+    assert [violation.sentence for violation in verify(trace.table()).violations] == []
+    lost = [name for name, end in summary.processes.items() if end.state != "alive"]
+    assert lost == ([] if fault is JOIN else ["p3"])
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ def scenario_of(seed: int) -> Scenario:
     rates = RandomFaults()
     later: tuple[str, ...] = ()
     rate = 20.0
+    if regime == "long pauses" and seed // len(REGIMES) % 4 > 1:  # two of them fail
+        size = random.choice((5, 7))
     if regime == "round trips":
         round_trip = random.choice(ROUND_TRIPS_MS)
     elif regime == "large groups":
@@ -67,7 +69,7 @@ def scenario_of(seed: int) -> Scenario:
         if random.random() < 0.3 and size > 3:
             faults.append(Fault(kind="leave", at=ms(800, 3500, random), process=names[-1]))
     elif regime == "long pauses":
-        faults += _pauses(random, names)
+        faults += _pauses(random, names, seed // len(REGIMES) % 4)
         rates = RandomFaults(restart_halted=1.0)
     elif regime == "survivors":
         dead = random.sample(names, random.randrange(1, size))
@@ -83,6 +85,8 @@ def scenario_of(seed: int) -> Scenario:
         if random.random() < 0.5:
             faults.append(Fault(kind="crash", at=ms(1100, 2500, random), process=next(name for name in names if name != reader)))
         rates = RandomFaults(restart_halted=1.0)
+    if regime in ("long pauses", "readers", "survivors"):
+        faults, later = _come_and_go(Random(f"sequencer regimes, others {seed}"), names, faults)
     return Scenario(
         protocol="sequencer",
         name=f"regime-{seed}",
@@ -101,32 +105,41 @@ def scenario_of(seed: int) -> Scenario:
     )
 
 
+def _come_and_go(random: Random, names: tuple[str, ...], faults: list[Fault]) -> tuple[list[Fault], tuple[str, ...]]:
+    """A process joins, and a member that nothing else happens to leaves, while others are stopped."""
+    at = faults[0].at
+    free = [name for name in names if name not in {fault.process for fault in faults}]
+    found = [*faults]
+    if len(free) > 2 and random.random() < 0.4:
+        found.append(Fault(kind="leave", at=Duration(at + ms(-300, 2000, random)), process=free[-1]))
+    if random.random() < 0.6:
+        found.append(Fault(kind="join", at=Duration(at + ms(-300, 2000, random)), process="q1"))
+    return found, ("q1",) if found[-1].kind == "join" else ()
+
+
 def _delay(random: Random, round_trip: int) -> Delay:
     mean = round_trip * MS // 2
     spread = mean * random.choice((0, 0, 3)) // 10
     return Delay("uniform", Duration(mean - spread), Duration(mean + spread)) if spread else Delay("constant", Duration(mean))
 
 
-def _pauses(random: Random, names: tuple[str, ...]) -> list[Fault]:
+def _pauses(random: Random, names: tuple[str, ...], how: int) -> list[Fault]:
     """A pause longer than every timeout: of the sequencer, a member, the sequencer and then its successor, or a member that would
     coordinate the election after a crash."""
     length = Duration(DEFAULTS.patience + DEFAULTS.suspect_after + ms(50, 3000, random))
     at = ms(800, 1500, random)
-    how = random.randrange(4)
     if how == 0:
         return [Fault(kind="pause", at=at, process=names[0], length=length)]
     if how == 1:
         return [Fault(kind="pause", at=at, process=random.choice(names[1:]), length=length)]
-    if how == 2 and len(names) > 4:
+    if how == 2:
         soon = Duration(at + ms(100, 400, random))
         return [
             Fault(kind="pause", at=at, process=names[0], length=length),
             Fault(kind="pause", at=soon, process=names[1], length=length),
         ]
-    if len(names) > 4:
-        soon = Duration(at + DEFAULTS.suspect_after + ms(-20, 60, random))
-        return [Fault(kind="crash", at=at, process=names[0]), Fault(kind="pause", at=soon, process=names[1], length=length)]
-    return [Fault(kind="pause", at=at, process=names[-1], length=length)]
+    soon = Duration(at + DEFAULTS.suspect_after + ms(-20, 60, random))
+    return [Fault(kind="crash", at=at, process=names[0]), Fault(kind="pause", at=soon, process=names[1], length=length)]
 
 
 def run(seed: int, scenario: Scenario | None = None) -> Outcome:

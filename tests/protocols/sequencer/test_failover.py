@@ -63,6 +63,25 @@ def test_every_regime_keeps_every_promise_and_loses_no_member(times: int) -> Non
     assert not missing, f"the regimes never came to: {', '.join(missing)}; they came to {dict(occurred)}"
 
 
+def test_the_regimes_cover_what_is_promised() -> None:
+    scenarios = [regimes.scenario_of(seed) for seed in range(REGIME_SEEDS)]
+    sizes = {len(scenario.members) for scenario in scenarios}
+    assert {2, 40} <= sizes
+    trips = {2 * scenario.network.delay.low // MS for scenario in scenarios if scenario.about == "round trips"}
+    assert min(trips) < regimes.DEFAULTS.suspect_after // MS < max(trips)
+    assert sum(scenario.network.loss == 0.3 for scenario in scenarios) >= 16
+    kinds = Counter(fault.kind for scenario in scenarios for fault in scenario.fault)
+    assert min(kinds[kind] for kind in ("crash", "join", "leave", "pause", "sluggish", "restart")) >= 4, kinds
+    paused = [(fault.process == scenario.members[0], fault.length) for scenario in scenarios for fault in scenario.fault
+              if fault.kind == "pause"]  # fmt: skip
+    assert all(length > regimes.DEFAULTS.patience + regimes.DEFAULTS.suspect_after for _, length in paused)
+    assert Counter(is_sequencer for is_sequencer, _ in paused)[True] >= 3
+    assert Counter(is_sequencer for is_sequencer, _ in paused)[False] >= 3
+    readers = {fault.process == scenario.members[0] for scenario in scenarios for fault in scenario.fault
+               if fault.kind == "sluggish"}  # fmt: skip
+    assert readers == {True, False}, "the sequencer and another member"
+
+
 def test_within_a_round_a_preceding_coordinator_has_the_higher_epoch() -> None:
     for members in range(1, 8):
         for latest in range(20):

@@ -7,6 +7,7 @@ A round is an ordinary live scenario (:func:`~..supervisor.supervise`) with a
 answer to one of them is, the others are asked too:
 
 - did every process end as somebody meant it to, and did nobody hang (:attr:`Result.problems` says where it was)?
+- did a member survive? Else nothing was checked;
 - did no engine raise? A protocol may halt a process, with a reason; an exception is none.
 - did whoever halted because its trace could not be written have a full disk?
 - is the trace well formed, and were all promises kept?
@@ -152,6 +153,7 @@ def _run(each: Round, directory: Path, verify: Verify, progress: Callable[[str],
     problems = [
         *_of_processes(summary),
         *raised,
+        *_of_survivors(accepted, halts),
         *_of_disks(summary),
         *_few(f"the trace is malformed: {problem}" for problem in malformed),
         *_few(str(violation) for violation in (verification.violations if verification is not None else ())),
@@ -215,6 +217,14 @@ def _halts(table: pa.Table) -> tuple[dict[str, int], list[str]]:
             if detail.get("reason") in ("exception", "transport"):
                 raised.append(f"{row['process']} was halted by a defect: {detail.get('text')}")
     return dict(codes), raised
+
+
+def _of_survivors(accepted: AcceptedOnce, halts: dict[str, int]) -> list[str]:
+    """A round that no member survives checks nothing, so it is never well."""
+    if accepted.survivors:
+        return []
+    why = ", ".join(f"{code} ({count})" for code, count in sorted(halts.items())) or "none"
+    return [f"no member survived, so nothing could be checked; reasons of halts: {why}"]
 
 
 def _of_disks(summary: LiveSummary) -> list[str]:

@@ -18,6 +18,7 @@ from plainchant.protocols.mailbox import first
 from plainchant.protocols.mailbox.box import Box
 from plainchant.protocols.mailbox.message import Message
 from plainchant.protocols.mailbox.times import Times
+from plainchant.protocols.variants import replaced
 from plainchant.scenario.model import Workload
 from plainchant.sim.scripted import Script
 from plainchant_papers.mailbox.scripted import AS_BUILT, Rules, fault, message, times, us
@@ -243,7 +244,7 @@ def test_3_3_1_the_printed_delay_is_too_short_even_if_e_is_longer_than_a_step() 
 
 
 @pytest.mark.parametrize(("shorter", "clean"), [(0, True), (3, False), (1000, False)])
-def test_3_3_1_no_shorter_delay_will_do(shorter: int, clean: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_3_3_1_no_shorter_delay_will_do(shorter: int, clean: bool) -> None:
     """By so many ns: a begins copy 1 right before b is done with it, and writes into copy 2 right before 2 dd have passed."""
     made = Times.__init__
 
@@ -251,9 +252,9 @@ def test_3_3_1_no_shorter_delay_will_do(shorter: int, clean: bool, monkeypatch: 
         made(self, *arguments)
         self.extra -= shorter
 
-    monkeypatch.setattr(Times, "__init__", make)
     script = Script({"a look": 1, "b decide 1": 1, "a decide 2": 1}, {"s flag 1": "s", "a decide 1": "module 1"})
-    run = simulate("s a b", message("s", 5010), script=script, clocks={"a": 0.001}, tolerate="crash", senders=("s",))
+    with replaced(Times, "__init__", make):
+        run = simulate("s a b", message("s", 5010), script=script, clocks={"a": 0.001}, tolerate="crash", senders=("s",))
     assert (run.decisions("a"), run.decisions("b")) == ([1], [int(clean)])
     assert (run.violated == []) is clean
 
@@ -287,7 +288,7 @@ def given_back(decide: Decide) -> Decide:
 
 
 @pytest.mark.parametrize("variant", ["printed", "given back", "corrected"])
-def test_3_3_1_the_delays_of_several_dead_copies_add_up(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_3_3_1_the_delays_of_several_dead_copies_add_up(variant: str) -> None:
     """a crashes when it has written into copy 2; b follows, and copy 2 dies. c, which finds that out, must not come to copy 3
     before b, whose slot there has been moved by the first dead copy and lasts for dd."""
     script = Script(
@@ -295,9 +296,8 @@ def test_3_3_1_the_delays_of_several_dead_copies_add_up(variant: str, monkeypatc
         {"s flag 2": "s", "a decide 1": "module 1", "a decide 2": "a", "b decide 2": "module 2"},
     )
     rules = {"extra": "printed"} if variant == "printed" else AS_BUILT
-    if variant == "given back":
-        monkeypatch.setattr(first, "decide", given_back(first.decide))
-    run = simulate("s a b c", message("s", 5010), script=script, rules=rules, tolerate="crash", senders=("s",), copies=3)
+    with replaced(first, "decide", given_back(first.decide)) if variant == "given back" else contextlib.nullcontext():
+        run = simulate("s a b c", message("s", 5010), script=script, rules=rules, tolerate="crash", senders=("s",), copies=3)
     clean = variant == "corrected"
     assert (run.decisions("b"), run.decisions("c")) == ([1], [int(clean)])
     assert run.violated == ([] if clean else ["agreement", "uniform", "unanimity"])

@@ -64,7 +64,7 @@ class StandstillExplainer:
         others = [each for each in self._others if each is not found and self._process is None]
         if others:
             named = (f"{each.process} in {each.group} for {span(each.length)}" for each in others[:_NAMED_MAX])
-            more = f", and {len(others) - _NAMED_MAX:,} more members" if len(others) > _NAMED_MAX else ""
+            more = f", and {len(others) - _NAMED_MAX:,} more" if len(others) > _NAMED_MAX else ""
             told.append(f"The longest of others: {listed(named)}{more}; --process NAME tells theirs.")
         return " ".join([*told, *self._rows.clocks])
 

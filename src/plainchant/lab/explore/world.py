@@ -32,7 +32,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from ...core.memory import FAILED, Connect, Connection, Directory, Disconnect, Nap, Operate, Until
+from ...core.memory import FAILED, Connect, Connection, Directory, Disconnect, Nap, Operate, Rest, Until
 from ...core.model import Failure, Form, ProcessId, ProtocolError, Reason
 from ...protocols.exploration import GROUP, Case
 from .checks import Broken, Checks, Violation
@@ -319,6 +319,8 @@ class World:
                 task.time += request.bound if not varies or self._guide.choose(2) else 0
         elif isinstance(request, Until | Nap):
             task.time = max(self.now, request.time - host.ahead)
+        elif isinstance(request, Rest):
+            task.time = self.now + request.length
         elif task.name not in self.case.unseen:
             touches = _SERVER
         task.event = Event(host.me, task.name, task.number, touches)

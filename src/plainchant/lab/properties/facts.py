@@ -236,6 +236,7 @@ class Run:
         self.promises: list[str] | None = None
         self.bounds: dict[str, int] = {}
         self.despite: frozenset[str] | None = None  # faults that are no excuse for ``progress``; None: not stated
+        self.acting: dict[ProcessId, ProcessId] = {}  # by remote process: the one that acts for it
         self._views: dict[tuple[GroupId, int, frozenset[ProcessId]], View] = {}
         self._ends: list[dict[str, Any]] = []
         self._deliveries: dict[Message, list[Event]] | None = None
@@ -426,9 +427,16 @@ class Run:
             widest = {name: self.bounds[name] for name in ("progress", "answer") if name in self.bounds}
             self.bounds.update(detail["bounds"])
             self.bounds.update({name: max(bound, self.bounds[name]) for name, bound in widest.items()})
+        self.acting |= acting_of(detail)
         if isinstance(detail.get("despite"), list):
             despite = frozenset(kind for kind in detail["despite"] if isinstance(kind, str))
             self.despite = despite if self.despite is None else self.despite & despite
+
+
+def acting_of(detail: dict[str, Any]) -> dict[ProcessId, ProcessId]:
+    """What the ``detail`` of a ``start`` row says of remote processes: which other process acts for each of them."""
+    acting = detail.get("acting")
+    return {key: name for key, name in acting.items() if isinstance(name, str)} if isinstance(acting, dict) else {}
 
 
 def runs_of(table: pa.Table) -> Iterator[Run]:

@@ -18,9 +18,9 @@ from ...trace.properties import SPEAK_OF_END
 from .catalogue import CATALOGUE
 from .certificates.evidence import Doubtful, Evidence, Messages
 from .certificates.prover import Prover
+from .certificates.untimed import Untimed
 from .reference import check_run, names_for, reports_without_case
 from .report import Report
-from .timing.deadlines import Untimed
 
 
 @dataclasses.dataclass(slots=True)

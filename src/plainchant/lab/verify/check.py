@@ -18,11 +18,12 @@ from ..properties import PROPERTIES, Outcome, Verification
 from ..properties.certificates.evidence import Evidence, Messages
 from ..properties.certificates.records import Slice
 from ..properties.certificates.unit import Unit
+from ..properties.certificates.untimed import Untimed
 from ..properties.facts import Columns, Run, runs_of
 from ..properties.proof import prove
 from ..properties.reference import check_run, require_known, warnings_of
 from ..properties.report import MAX_SHOWN, Result
-from ..properties.timing.deadlines import Timed, Untimed, timed
+from ..properties.timing.deadlines import Timed, timed
 
 
 @dataclasses.dataclass(slots=True)

@@ -31,11 +31,12 @@ from ..properties.certificates.columns import STRINGS
 from ..properties.certificates.evidence import Messages
 from ..properties.certificates.records import Slice
 from ..properties.certificates.unit import Unit
+from ..properties.certificates.untimed import Untimed
 from ..properties.facts import COLUMNS
 from ..properties.reference import require_known
 from ..properties.report import MAX_SHOWN, Result
 from ..properties.timing import deadlines
-from ..properties.timing.deadlines import Timed, Untimed, timed
+from ..properties.timing.deadlines import Timed, timed
 from ..session import slots as slots_of
 from ..session.progress import watched
 from . import parts

@@ -5,13 +5,13 @@ written, and only then does its next request happen. So the memory never shows w
 are outside turns: the clock goes on while they run. Ready procedures take turns, one request each; after :data:`AT_ONCE` of them
 the loop comes round.
 
-**Waiting.** Times are those of the process's clock. The loop is woken a little before the next of them: as long as waking took
-on average lately, up to :data:`AHEAD`. The rest is waited for busily: the loop goes round, so that its other tasks run, and only
-the very last bit (:data:`AT_HAND`) is waited for here. A ``Nap`` ends when a bell rings: others ring after operations that are
-``news``, as soon as they have nothing else to do at once (waking a process takes longer than a step). So it ends at the latest
-time that it allows, and now and then in case a bell was lost (:data:`BACKSTOP`). News between a procedure's operation and its
-nap end that at once. A nap that names a mailbox ends with news of that one alone, and otherwise at its latest time or a little
-after: it is not waited for busily.
+**Waiting.** Times are those of the process's clock; only a ``Rest`` goes by the monotonic one, as timers of the loop do. The loop
+is woken a little before the next of them: as long as waking took on average lately, up to :data:`AHEAD`. The rest is waited for
+busily: the loop goes round, so that its other tasks run, and only the very last bit (:data:`AT_HAND`) is waited for here. A
+``Nap`` ends when a bell rings: others ring after operations that are ``news``, as soon as they have nothing else to do at once
+(waking a process takes longer than a step). So it ends at the latest time that it allows, and now and then in case a bell was
+lost (:data:`BACKSTOP`). News between a procedure's operation and its nap end that at once. A nap that names a mailbox ends with
+news of that one alone, and otherwise at its latest time or a little after: it is not waited for busily.
 
 **Bounds.** An operation is due when the request before it has ended: an operation, or the time until which was waited; after a
 nap that a bell ended, a little after the bell rang (:data:`HEARING`). If it is not done within its bound from there, that is a
@@ -31,7 +31,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ...core.engine import Engine
-from ...core.memory import FAILED, Connect, Directory, Disconnect, Nap, Operate, Procedure, Request, Until
+from ...core.memory import FAILED, Connect, Directory, Disconnect, Nap, Operate, Procedure, Request, Rest, Until
 from ...core.model import MS, SECOND, US, Failure, PlainchantError, ProtocolError
 from .segments import CommonMemoryError
 from .server import Attachment, MailboxServer
@@ -112,6 +112,7 @@ class Stepper:
         self._lead = AHEAD  # how long before a time the loop is woken
         self._armed = 0  # when it is to be woken, by the process's clock
         self._napping: dict[_Running, int] = {}  # procedures that nap, and when that ends if no bell rings; 0: some time
+        self._resting: dict[_Running, asyncio.TimerHandle] = {}
         self._news = 0
         self._news_of: dict[str, int] = {}  # the same of each mailbox
         self._ringing: dict[Attachment, None] = {}  # where others are to be told of news, once nothing else is to be done at once
@@ -227,6 +228,8 @@ class Stepper:
                 self._operate(running, request)
             case Until(time=moment):
                 self._wait(running, moment)
+            case Rest(length=length):
+                self._resting[running] = self._loop.call_later(length / SECOND, self._rested, running)
             case Nap():
                 self._nap(running, request)
             case Connect():
@@ -256,6 +259,11 @@ class Stepper:
             self._napping[running] = latest
             until = max(request.time, now + BACKSTOP)
             self._wait(running, min(until, latest) if latest else until)
+
+    def _rested(self, running: _Running) -> None:
+        del self._resting[running]
+        self._answer(running, None)
+        self.run()
 
     def _note_looked(self, running: _Running) -> None:
         """What a nap was for has come: the next one is for what comes after it."""
@@ -413,6 +421,9 @@ class Stepper:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
+        for handle in self._resting.values():
+            handle.cancel()
+        self._resting.clear()
         self._ready.clear()
         self._waits.clear()
         self._napping.clear()

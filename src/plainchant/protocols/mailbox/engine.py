@@ -34,6 +34,8 @@ class Mailbox(Engine):
         self.connected = False
         self.sends = False  # whether the group is formed, so that messages may be sent
         self.outgoing: Outgoing | None = None
+        self.writing = False  # whether a Send is under way
+        self.outcome: bool | None = None  # what became of the message, if that is known before its Send is over
         self.failed: dict[ProcessId, None] = {}  # processes that have failed, as far as the membership service has said
         self.collecting = 0
         self.leaving = self.going = False
@@ -159,12 +161,15 @@ class Mailbox(Engine):
 
     def _send(self) -> Procedure:
         box, sender = self.box, self.sender
+        outgoing = self.outgoing
+        # Before it waits for a slot: receivers that have done with the message where it was not yet set no flags there.
+        if outgoing is not None and outgoing.attempts and box.times.first and not (yield from sender.withdraw(outgoing)):
+            self._ended(True)
+            return
         if not (yield from sender.wait_for_slot()):
             box.give_up()
             return
         outgoing = self.outgoing
-        if outgoing is not None and outgoing.attempts and box.times.first:
-            yield from sender.withdraw(outgoing)
         stamp = sender.stamp()
         if box.parameters.schedule:
             yield Until(stamp - sender.lead)
@@ -175,25 +180,35 @@ class Mailbox(Engine):
                 self._leave_if_idle()
                 return
             outgoing = self.outgoing = Outgoing(batch)
-        began = box.clock
+        began, self.writing = box.clock, True
         if not (yield from sender.send(outgoing, stamp)):
             box.give_up()
             return
+        self.writing = False
         batch, took, attempt = outgoing.batch, box.clock - began, outgoing.attempts
         if batch.count:
             seq = batch.first + batch.count - 1
             self.host.record("sent", self.group, sender=self.host.me, seq=seq, took_ns=took, stamp=stamp, attempt=attempt)
         if self.only_sends:
-            self._ended((yield from sender.outcome(outgoing)))
+            self.outcome = yield from sender.outcome(outgoing)
+        self._end_if_over()
 
     def _decided(self, message: Message) -> None:
         outgoing = self.outgoing
         if outgoing is not None and message.key == outgoing.key:
-            self._ended(bool(message.verdict))
+            self.outcome = bool(message.verdict)
+            self._end_if_over()
         elif not message.verdict and message.entry.sender not in self.failed:
             sender = message.entry.sender
             text = f"a message of {sender} was rejected by {self.host.me}: it was late, or its sender has crashed"
             self.host.report(sender, Reason("rejected", text, {"stamp": message.stamp}))
+
+    def _end_if_over(self) -> None:
+        """A late Send may be decided before it is over. Only then it is sent again, or the next message: what it still writes
+        would not be withdrawn, and two Sends would look for free slots at once."""
+        if self.outcome is not None and not self.writing:
+            accepted, self.outcome = self.outcome, None
+            self._ended(accepted)
 
     def _ended(self, accepted: bool) -> None:
         """It is known what became of this process's own message."""

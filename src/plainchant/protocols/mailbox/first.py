@@ -19,9 +19,12 @@ def decide(box: Box, batch: list[Message], start: int) -> Generator[Request, Any
     def settle(copy: Copy) -> None:
         for message in batch:
             entry = find(copy, message.slot, message.key)
-            if entry is None or entry.removed:
+            if entry is None:
                 continue
-            if entry.decision is None:
+            if entry.removed:
+                if message.verdict is None and not entry.decision:
+                    _reject(message)
+            elif entry.decision is None:
                 if message.verdict is None:
                     message.verdict = entry.available
                 copy.put(message.slot, changed(entry, decision=message.verdict))
@@ -37,3 +40,8 @@ def decide(box: Box, batch: list[Message], start: int) -> Generator[Request, Any
         for message in batch:
             message.follow(copy)
         yield Until(end)
+
+
+def _reject(message: Message) -> None:
+    """A message was withdrawn, or barred before it was written: its sender may not have removed it from the next copies yet."""
+    message.verdict = False

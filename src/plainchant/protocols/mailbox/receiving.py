@@ -408,7 +408,7 @@ class Receiver:
                 if entry is not None and not entry.removed:
                     entry = changed(entry, done=entry.done | box.mask)
                     copy.put(message.slot, entry)
-                elif entry is None and message.verdict is False:
+                elif entry is None and not message.verdict:
                     self._bar(copy, message)
             box.sweep(copy)
 
@@ -416,8 +416,8 @@ class Receiver:
             yield box.finish(copy, set_flags)
 
     def _bar(self, copy: Copy, message: Message) -> None:
-        """Part of a step: a message that was rejected is not in this copy. If its sender comes late, it must not write it: those
-        that have done with it here would never set a flag."""
+        """Part of a step: a message that was rejected, or came too late to be decided on, is not in this copy. If its sender
+        comes late, it must not write it: those that have done with it here would never set a flag."""
         there = copy.entry(message.slot)
         if self.box.times.first and (there is None or (there.removed and there.stamp < message.stamp)):
             barred = Entry(message.stamp, message.entry.place, message.entry.sender, decision=False, removed=True)

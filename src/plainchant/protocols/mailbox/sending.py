@@ -141,16 +141,23 @@ class Sender:
         self._next_is_free = is_free
         return alive
 
-    def withdraw(self, outgoing: Outgoing) -> Generator[Request, Any, None]:
-        """Removes a message that was rejected from every copy (first protocol): nobody looks for it where it was written late."""
+    def withdraw(self, outgoing: Outgoing) -> Generator[Request, Any, bool]:
+        """Removes a message that was rejected from every copy (first protocol): no receiver looks for it where it was written
+        late. False: others have accepted it. (To its sender it came too late to be decided on.) Then it stays."""
 
-        def remove(copy: Copy) -> None:
+        def remove(copy: Copy) -> bool:
             there = find(copy, outgoing.slot, outgoing.key)
-            if there is not None:
-                copy.put(outgoing.slot, changed(there, done=there.listed, removed=True))
+            if there is None:
+                return True
+            if there.decision and not there.removed:
+                return False
+            copy.put(outgoing.slot, changed(there, decision=False, done=there.listed, removed=True))
+            return True
 
         for copy in range(self.box.copies):
-            yield self.box.flag(copy, remove)
+            if (yield self.box.flag(copy, remove)) is False:
+                return False
+        return True
 
     def outcome(self, outgoing: Outgoing) -> Generator[Request, Any, bool]:
         """How a message ended that this process does not receive itself: the decision in the last copy that is alive."""

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from ...core.memory import FAILED, Connection, Copy, Entry, Request, Until
+from ...core.memory import FAILED, Connection, Copy, Entry, Request, Rest
 from ...core.model import ProcessId, Reason, format_duration
 from . import membership
 from .box import Box, changed
@@ -127,7 +127,7 @@ class Guard:
         """Looks at all copies, again and again, until it is stopped."""
         box = self.box
         while box.parameters.patience:
-            yield Until(box.clock + box.times.watch)
+            yield Rest(box.times.watch)  # a clock that was set back must not keep this process from seeing that it is excluded
             self.looking = not self.stopped
             for copy, watch in enumerate(self._watches):
                 if self.stopped:

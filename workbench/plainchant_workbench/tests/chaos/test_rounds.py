@@ -40,6 +40,7 @@ from plainchant_workbench.chaos.plan import DIETS, Round
 from plainchant_workbench.chaos.rounds import Result, run_round
 from plainchant_workbench.chaos.trend import Trend
 from tests.lab.live.test_live_scenarios import Started, assert_well, injected, live, rows, scenario_of, started
+from tests.trace.build import trace
 
 __all__ = ["started"]
 
@@ -157,6 +158,15 @@ def test_ends_that_nobody_meant_hangs_and_noise_are_problems() -> None:
     assert rounds._of_processes(summary_of(quiet=False)) == ["the run did not get quiet"]
     (problem,) = rounds._of_processes(summary_of(stuck={"p1": "Thread 1:\n  File x\n  File y\n  File z\n  File w\n"}))
     assert problem == "p1 hangs: Thread 1: < File x < File y < File z < ... (summary.json has the rest)"
+
+
+def test_a_round_that_no_member_survives_is_a_problem() -> None:
+    """All members were halted, and no message was left to look at: every question above has the answer "nothing to check"."""
+    table = trace({"a": "view 1 a,b | send | crash", "b": "view 1 a,b | crash"})
+    (problem,) = rounds._of_survivors(accepted_once(table), {"deaf": 2})
+    assert problem == "no member survived, so nothing could be checked; reasons of halts: deaf (2)"
+    alive = trace({"a": "view 1 a,b | accept | send | deliver a 1 | end", "b": "view 1 a,b | crash"})
+    assert rounds._of_survivors(accepted_once(alive), {"deaf": 1}) == []
 
 
 def test_only_who_has_a_full_disk_may_stop_for_its_trace() -> None:

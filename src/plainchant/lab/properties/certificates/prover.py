@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 
 from ..facts import History, Run
 from ..owing import Owing
-from ..timing.deadlines import Untimed
 from .evidence import Doubtful, Evidence
 from .ranges import Ranges
+from .untimed import Untimed
 
 T = TypeVar("T")
 Key = TypeVarTuple("Key")

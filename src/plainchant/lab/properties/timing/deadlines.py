@@ -8,7 +8,6 @@ Where something is late, or might be, the exact search decides (see ``proof``).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -18,34 +17,12 @@ import pyarrow.compute as pc
 
 from ...arrays import nullable
 from ..certificates.columns import Coded, Ints, Mask
+from ..certificates.untimed import Lacking, Untimed
 from ..facts import Moment
 
 COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_time")  # what is read of the rows
 
 BLOCK: Final = 4_096  # messages of a sender that Spark keeps together
-
-
-class Lacking(NamedTuple):
-    """Messages that a process does not deliver though it installed the view in which they were sent. It is excused for those
-    whose deadline comes after its last row, and for those whose deadline comes when it had left, or dropped the sender."""
-
-    group: str
-    sender: str
-    low: int
-    high: int
-    ended: Moment
-    freed: tuple[Moment, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Untimed:
-    """What is left to be seen before ``deadline`` can be said to hold in a run."""
-
-    senders: tuple[tuple[str, str], ...]  # (group, sender): those who send with deadlines and do not crash
-    lacking: tuple[Lacking, ...]
-    cases: int  # cases that have been counted
-    events: int = 0  # rows of the run
-    is_held: bool = False  # whether the property is told of though it has no case
 
 
 class Timed(NamedTuple):

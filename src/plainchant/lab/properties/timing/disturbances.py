@@ -9,6 +9,9 @@ Times are on the global clock where rows have one, else on the clocks of the pro
   any fault with the row ``{"fault": "calm"}`` that ends the time of faults; without a length it lasts until then, or to the end.
   A fault of a kind that the protocol tolerates (``despite``) is only two moments.
 - A process with a fault of its own is *excused* while that lasts and for one bound after it: it has to catch up.
+
+A halt asks another question: whether a fault can be its cause (``could_halt``). Crashes and changes of members cannot, as long as
+a majority is left; a tolerated fault of another process cannot either; a network that fell apart always can.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ Stretch: TypeAlias = tuple[int, int]  # from one time to another, ns
 
 NETWORK: Final = frozenset({"partition", "cut", "clog", "loss", "lan"})  # kinds of fault of the network; ``heal`` ends them
 OWN: Final = frozenset({"pause", "slow", "sluggish", "busy", "omit", "step", "disk"})  # these make a process slow or deaf
+APART: Final = frozenset({"partition", "cut", "clog"})  # these part members, whatever the protocol tolerates
+HARMLESS: Final = frozenset({"crash", "restart", "join", "leave", "form", "refuse", "close", "rename", "heal", "calm"})
+"""Kinds of ``fault`` row that halt no other process: their consequences have rows of their own."""
 FOREVER: Final = 2**62
 
 
@@ -65,6 +71,7 @@ class Disturbances:
         self._moments = set(moments)
         self._stretches: list[Stretch] = []
         self._own: dict[ProcessId, list[Stretch]] = {}
+        self._causes: list[Stretch] = []  # faults that may halt any process
         self._free: dict[int, list[Stretch]] = {}
         self._heals = sorted(at for at, _, detail in faults if detail.get("fault") in ("heal", "calm"))
         self._calms = sorted(at for at, _, detail in faults if detail.get("fault") == "calm")
@@ -82,6 +89,14 @@ class Disturbances:
                 left = [*_without(left, excused_from, excused_until + bound)]
         longest = max((until - since for since, until in left), default=0)
         return longest if longest > bound else 0
+
+    def could_halt(self, process: ProcessId, begin: int, end: int) -> bool:
+        """Whether a fault between two times may be why a process was halted: one of its own, or one that is not tolerated."""
+        return any(since <= end and begin <= until for since, until in (*self._own.get(process, ()), *self._causes))
+
+    def faulty(self, begin: int, end: int) -> set[ProcessId]:
+        """The processes with a fault of their own between two times."""
+        return {name for name, own in self._own.items() if any(since <= end and begin <= until for since, until in own)}
 
     def _free_of(self, bound: int) -> list[Stretch]:
         """The stretches without a disturbance that are longer than the bound."""
@@ -106,6 +121,8 @@ class Disturbances:
             begin = at - took if isinstance(took, int) else at
             wrong_for_ever = is_timing_fault(detail) and kind in ("step", "clock")
             self._own.setdefault(process, []).append((begin, FOREVER if wrong_for_ever else end))
+        if self._may_halt(kind, detail):
+            self._causes.append((at, end))
 
     def _end_of(self, kind: object, at: int, detail: dict[str, Any]) -> int:
         length = detail.get("length", detail.get("length_ns"))
@@ -118,6 +135,13 @@ class Disturbances:
         ends = self._heals if kind in NETWORK and detail.get("background") is not True else self._calms
         place = bisect_right(ends, at)
         return min(end, ends[place]) if place < len(ends) else end
+
+    def _may_halt(self, kind: object, detail: dict[str, Any]) -> bool:
+        """Whether a fault of one process, or of the network, may be why another one is halted."""
+        if kind in HARMLESS:
+            tolerates_loss = any(entry.partition("<=")[0] == "loss" for entry in self._despite)
+            return detail.get("mid_broadcast") is True and not tolerates_loss
+        return kind in APART or not (is_timing_fault(detail) or self._is_tolerated(kind, detail.get("rate")))
 
     def _is_tolerated(self, kind: object, rate: object) -> bool:
         if kind in self._despite:

@@ -1,4 +1,5 @@
-"""Reference check of progress: once faults are over, what processes hand in is delivered and what they ask for is answered.
+"""Reference check of progress: once faults are over, what processes hand in is delivered, what they ask for is answered, and no
+process is halted without a cause.
 
 ``bounded`` looks at single sends and deliveries, and counts from when the protocol takes a message. A protocol that takes nothing
 keeps every such bound. Here the clock starts with the application's call, the ``accept`` row.
@@ -15,6 +16,7 @@ from ....core.model import GroupId, ProcessId
 from ..facts import Event, History, Message, Place, Run
 from ..report import Report, say
 from .disturbances import FOREVER, Stretch, disturbances_of, is_out_of_time, moment
+from .halts import halts
 
 ENTERING: Final = frozenset({"join", "form", "propose"})
 LEAVING: Final = frozenset({"leave", "close"})
@@ -47,12 +49,13 @@ def progress(report: Report) -> None:
     the process stops. The clock of ``form`` starts when all members that it names have asked, that of ``join`` runs while
     another process is a member. The rules of disturbance are the same.
 
-    A process that its protocol halts though no fault touched it is not judged here: messages and requests end with it."""
+    *Halts.* A process that its protocol halts must have a reason to be halted: see ``halts``."""
     bounds = report.run.bounds
     within, answered = bounds.get("progress"), bounds.get("answer")
     if within is None and answered is None:
         return
     judge = Judge(report)
+    halts(report, judge.placed, judge.disturbances, max(within or 0, answered or 0))
     if within is not None:
         for group in report.run.groups:
             judge.messages(group, within, bounds.get("size"))
@@ -76,7 +79,7 @@ class Judge:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._run: Run = report.run
-        self._disturbances = disturbances_of(report.run)
+        self.disturbances = disturbances_of(report.run)
         self.placed = [history for history in self._run.all if not is_out_of_time(report.run, history)]
         self._delivered: dict[tuple[ProcessId, GroupId, ProcessId], list[Event]] = {}
         self._sends: dict[tuple[ProcessId, GroupId], list[Event]] = {}
@@ -201,7 +204,7 @@ class Judge:
         longer than the bound; else 0. A wider span never gives less."""
         names = (p.name, q.name)
         stretches = self.together(p, q, group, *span)
-        return max((self._disturbances.longest_free(*stretch, bound, names) for stretch in stretches), default=0)
+        return max((self.disturbances.longest_free(*stretch, bound, names) for stretch in stretches), default=0)
 
     def _is_too_large(self, row: int, most: int | None) -> bool:
         size = self._run.columns.size[row]
@@ -261,7 +264,7 @@ class Judge:
             if what == "join":
                 stretches = [*common(stretches, self._peopled(group, history))]
             names = (history.name,)
-            waited = max((self._disturbances.longest_free(*stretch, bound, names) for stretch in stretches), default=0)
+            waited = max((self.disturbances.longest_free(*stretch, bound, names) for stretch in stretches), default=0)
             if waited:
                 seen = (history.name, answer if answer is not None else history.last_index)
                 told = f"{history.name} asks to {what} {group} and waits {waited} ns for an answer while nothing disturbs the run"

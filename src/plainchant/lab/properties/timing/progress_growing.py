@@ -3,6 +3,7 @@
 A wait is judged when every history is known up to the wait's end, so that nothing can be read any more that would excuse it. A
 history that has brought nothing for ``ROUNDS`` rounds holds up nothing: what it writes later is later. So a message that waits is
 reported while it waits, even if a third process hangs. Where a clock was set, times may run backwards and only the end decides.
+Halts are judged as soon as every history is known up to them (``halts``).
 Left to the end are also requests, groups without views and senders that are in no view, holes before later deliveries, and what a
 process other than the sender lacks of messages that were never taken.
 """
@@ -20,6 +21,7 @@ from ..growth import Condition, History, RunState
 from ..order.growing import ROUNDS
 from ..report import say
 from .disturbances import FOREVER, Disturbances, Seen, Stretch, sets_clock
+from .halts import GrowingHalts
 from .progress import common
 
 MAX_ACCEPTED: Final = 20_000  # messages of a process in a group whose times are remembered; the oldest are forgotten first
@@ -76,6 +78,8 @@ class Progress:
 
     def __init__(self) -> None:
         self._bound: int | None = None
+        self._answered: int | None = None
+        self._halts = GrowingHalts()
         self._accepted: int | None = None  # the bound of ``bounded`` from acceptance to delivery
         self._size: int | None = None
         self._despite: frozenset[str] | None = None
@@ -98,11 +102,15 @@ class Progress:
 
     def stated(self, detail: dict[str, Any]) -> None:
         """A ``start`` row."""
+        self._halts.stated(detail)
         bounds = detail.get("bounds")
         if isinstance(bounds, dict):
             stated = bounds.get("progress")
             if stated is not None:
                 self._bound = max(stated, self._bound or 0)
+            answered = bounds.get("answer")
+            if answered is not None:
+                self._answered = max(answered, self._answered or 0)
             self._size = bounds.get("size", self._size)
             self._accepted = bounds.get("accepted", self._accepted)
         if isinstance(detail.get("despite"), list):
@@ -114,8 +122,12 @@ class Progress:
         self._grew[fact.process] = run.round
         at, place = _at(fact), (fact.process, fact.group or "")
         match fact.kind:
-            case "start" | "crash":
+            case "start":
                 self._moments.add(at)
+            case "crash":
+                self._moments.add(at)
+                views = {group: installed for (name, group), installed in self._views.items() if name == fact.process}
+                self._halts.stopped(run, fact.process, at, fact.index, detail_of(fact.detail), views)
             case "request" if fact.group is not None:
                 self._moments.add(at)
             case "fault":
@@ -130,6 +142,7 @@ class Progress:
                 if place in self._members:
                     self._members.discard(place)
                     self._moments.add(at)
+                    self._halts.left(*place, at)
                 self._views.setdefault(place, []).append((at, frozenset()))
             case "view" if fact.group is not None:
                 self._view(place, at, frozenset(fact.members or ()))
@@ -145,6 +158,7 @@ class Progress:
         if place not in self._members:
             self._members.add(place)
             self._moments.add(at)
+            self._halts.entered(*place)
 
     def _view(self, place: _Stream, at: int, members: frozenset[str]) -> None:
         if self._seen.setdefault(place, Seen()).changes(members):
@@ -223,13 +237,21 @@ class Progress:
     def tick(self, run: RunState, *, over: bool = False) -> None:
         """Judges what nothing that is still unread can excuse."""
         self._forget(run)
-        if self._bound is None:
+        longest = max(self._bound or 0, self._answered or 0)
+        if not longest:
             return
-        reached = FOREVER if over else self._horizon(run)
-        waits, untaken = [*self._ready(run, reached), *self._lacked(run, reached)], [*self._untaken(run, reached)]
-        if not waits and not untaken:
+        now = {history.name: _now(history) for history in run.histories.values()}
+        halts = self._halts.ready(run, now, over=over)
+        waits: list[_Wait] = []
+        untaken: list[tuple[_Stream, _Given, Stretch]] = []
+        if self._bound is not None:
+            reached = FOREVER if over else self._horizon(run)
+            waits, untaken = [*self._ready(run, reached), *self._lacked(run, reached)], [*self._untaken(run, reached)]
+        if not (waits or untaken or halts):
             return
         disturbances = Disturbances(self._despite or frozenset(), self._faults, self._moments)
+        for halt in halts:
+            self._halts.judge(run, halt, longest, disturbances, now)
         for wait in waits:
             self._judge(run, wait, disturbances)
         for stream, given, span in untaken:

@@ -20,6 +20,7 @@ from ..certificates.records import Calls, Handed, Steps, Waits
 from ..facts import History
 from ..report import Report
 from .disturbances import FOREVER
+from .halts import halts
 from .progress import Judge, matched
 
 
@@ -27,13 +28,14 @@ def progress(prover: Prover) -> int:
     """Within a step, each message is delivered at most a quantum after its predecessor, so a bound of at least a quantum is kept
     there. The first message of each step is judged by its own ``accept`` and the end of the step before. Messages that
     a process lacks are judged as in the reference check: what is owed is the same all through an interval of sends. Requests are
-    answered by rows of the skeleton."""
+    answered by rows of the skeleton, which also has every crash."""
     bounds = prover.run.bounds
     within, answered = bounds.get("progress"), bounds.get("answer")
     if within is None and answered is None:
         return 0
     report = Report(prover.run, prover.owing, "progress", until_end=prover.until_end)
     judge = Judge(report)
+    halts(report, judge.placed, judge.disturbances, max(within or 0, answered or 0))
     cases = 0
     if within is not None:
         cases += _Waiting(prover, judge, within, bounds.get("size")).judged()

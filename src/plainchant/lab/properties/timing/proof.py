@@ -12,8 +12,8 @@ from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
 from ..certificates.ranges import missing
 from ..certificates.records import Dated
+from ..certificates.untimed import Lacking, Untimed
 from ..facts import History, Moment
-from .deadlines import Lacking, Untimed
 from .reference import bounds_stated, detections
 
 
