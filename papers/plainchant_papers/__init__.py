@@ -22,6 +22,8 @@ from .claims import Claim
 NAMES: Final = ("sequencer", "newtop", "membership", "rtcast", "mailbox", "dedos")
 """What can be reproduced: papers, by the name of their protocol, and newtop's membership by itself."""
 _CHAPTERS: Final = {"membership": "newtop.membership"}
+DOCUMENTS: Final = tuple(name for name in NAMES if name not in _CHAPTERS)
+"""Papers alone: together they have every claim once."""
 
 
 def claims_of(name: str, numbers: Sequence[int] = ()) -> tuple[Claim, ...]:
@@ -34,3 +36,14 @@ def claims_of(name: str, numbers: Sequence[int] = ()) -> tuple[Claim, ...]:
         if number not in known:
             raise UsageError(f"{name} has no claim {number}; its claims are {min(known)} to {max(known)}")
     return tuple(claim for claim in claims if not numbers or claim.number in numbers)
+
+
+def claims_of_all(numbers: Sequence[int] = ()) -> dict[str, tuple[Claim, ...]]:
+    """The claims of every paper, all or those of these numbers: a number is one claim's, whatever paper has it."""
+    every = {name: claims_of(name) for name in DOCUMENTS}
+    known = {claim.number for claims in every.values() for claim in claims}
+    for number in numbers:
+        if number not in known:
+            raise UsageError(f"no document has a claim {number}; their claims are {min(known)} to {max(known)}")
+    chosen = {name: tuple(c for c in claims if not numbers or c.number in numbers) for name, claims in every.items()}
+    return {name: claims for name, claims in chosen.items() if claims}

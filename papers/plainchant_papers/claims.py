@@ -174,8 +174,9 @@ class Context:
 
     def _slots_of(self, spark: SparkSession) -> int:
         if not self._slots:
-            from plainchant.lab.session import slots
+            from plainchant.lab.session import send_code, slots
 
+            send_code(spark)
             self._slots = slots(spark)
         return self._slots
 

@@ -12,7 +12,7 @@ import importlib.util
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -42,25 +42,35 @@ def check_drawing() -> None:
         raise LabError("figures need matplotlib, which is not installed: pip install 'plainchant[lab]'")
 
 
-def write(directory: Path, name: str, results: Sequence[Result], *, quick: bool) -> None:
-    """Writes ``index.html``, ``claims.json``, and a file for each figure and each claim's data into a directory."""
+def write(directory: Path, documents: Mapping[str, Sequence[Result]], *, quick: bool) -> None:
+    """Writes ``index.html``, ``claims.json``, and a file for each figure and each claim's data into a directory.
+
+    Of several documents, a figure's file has the document's name before its own."""
     (directory / "figures").mkdir()
     (directory / "data").mkdir()
-    pictures: dict[str, str] = {}
+    results = [result for found in documents.values() for result in found]
+    pictures = {name: dict(_pictures(found)) for name, found in documents.items()}
     for result in results:
-        for figure in result.measured.figures:
-            pictures[figure.name] = draw(figure)
-        for picture in result.measured.pictures:
-            pictures[picture.name] = picture.svg
         if result.measured.data:
             (directory / "data" / f"claim-{result.claim.number:03}.csv").write_text(_csv(result), encoding="utf-8")
-    for shown, svg in pictures.items():
-        (directory / "figures" / f"{shown}.svg").write_text(svg, encoding="utf-8")
+    for name, drawn in pictures.items():
+        for shown, svg in drawn.items():
+            file = f"{name}-{shown}.svg" if len(documents) > 1 else f"{shown}.svg"
+            (directory / "figures" / file).write_text(svg, encoding="utf-8")
     claims = [{**result.to_json(), "how": result.claim.how, "expected": result.claim.expected} for result in results]
     text = json.dumps({"claims": claims}, indent=2, ensure_ascii=False)
     (directory / "claims.json").write_text(text + "\n", encoding="utf-8")
-    page = "\n".join(_page(name, results, pictures, quick))
+    page = "\n".join(_page(documents, pictures, quick))
     (directory / "index.html").write_text(page + "\n", encoding="utf-8")
+
+
+def _pictures(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+    """The pictures of a document by name, as SVG."""
+    for result in results:
+        for figure in result.measured.figures:
+            yield figure.name, draw(figure)
+        for picture in result.measured.pictures:
+            yield picture.name, picture.svg
 
 
 def _csv(result: Result) -> str:
@@ -130,30 +140,40 @@ def _joined(several: Sequence[Series]) -> list[tuple[int, Series]]:
     return list(found.values())
 
 
-def _page(name: str, results: Sequence[Result], pictures: dict[str, str], quick: bool) -> Iterator[str]:
+def _page(documents: Mapping[str, Sequence[Result]], pictures: Mapping[str, Mapping[str, str]], quick: bool) -> Iterator[str]:
+    results = [result for found in documents.values() for result in found]
     count = Counter(result.measured.verdict for result in results)
     verdicts = ", ".join(f"{verdict}: {count[verdict]}" for verdict in VERDICTS if count[verdict] or verdict != OPEN)
-    yield f"<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n<title>plainchant reproduce {name}</title>"
-    yield f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>Reproduction of <code>{name}</code></h1>"
+    names = ", ".join(f"<code>{name}</code>" for name in documents)
+    title = " ".join(documents) if len(documents) == 1 else "all documents"
+    yield f"<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n<title>plainchant reproduce: {title}</title>"
+    yield f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>Reproduction of {names}</h1>"
     yield f"<p>{len(results)} claims ({verdicts}). {'Smaller sweeps (--quick).' if quick else 'Full sweeps.'}</p>"
     yield "<table class='claims'>\n<tr><th></th><th>section</th><th>claim</th><th>measured</th><th>verdict, and why</th></tr>"
-    for result in results:
-        claim, measured = result.claim, result.measured
-        news = "" if result.as_expected else f" <strong>(on record: {claim.expected})</strong>"
-        yield (
-            f"<tr id='claim-{claim.number}'><td>{claim.number}</td><td>{escape(claim.section)}</td>"
-            f"<td>{escape(claim.claim)}<br><span class='how'>{escape(claim.how)}</span></td><td>{escape(measured.measured)}</td>"
-            f"<td><span class='verdict' style='color: {_COLOURS[measured.verdict]}'>{measured.verdict}</span>{news}: "
-            f"{escape(measured.why)}</td></tr>"
-        )
+    for name, found in documents.items():
+        if len(documents) > 1:
+            yield f"<tr><th colspan='5'><code>{name}</code> (paper {found[0].claim.paper})</th></tr>"
+        yield from map(_row, found)
     yield "</table>"
-    for result in results:
-        for shown in [*(figure.name for figure in result.measured.figures), *(one.name for one in result.measured.pictures)]:
-            svg = pictures[shown]
-            yield f"<figure>{svg[svg.index('<svg') :]}<figcaption>Claim {result.claim.number}</figcaption></figure>"
-        for table in result.measured.tables:
-            yield from _table(table, result.claim.number)
+    for name, found in documents.items():
+        for result in found:
+            for shown in [*(figure.name for figure in result.measured.figures), *(one.name for one in result.measured.pictures)]:
+                svg = pictures[name][shown]
+                yield f"<figure>{svg[svg.index('<svg') :]}<figcaption>Claim {result.claim.number}</figcaption></figure>"
+            for table in result.measured.tables:
+                yield from _table(table, result.claim.number)
     yield "</body>\n</html>"
+
+
+def _row(result: Result) -> str:
+    claim, measured = result.claim, result.measured
+    news = "" if result.as_expected else f" <strong>(on record: {claim.expected})</strong>"
+    return (
+        f"<tr id='claim-{claim.number}'><td>{claim.number}</td><td>{escape(claim.section)}</td>"
+        f"<td>{escape(claim.claim)}<br><span class='how'>{escape(claim.how)}</span></td><td>{escape(measured.measured)}</td>"
+        f"<td><span class='verdict' style='color: {_COLOURS[measured.verdict]}'>{measured.verdict}</span>{news}: "
+        f"{escape(measured.why)}</td></tr>"
+    )
 
 
 def _table(table: Table, number: int) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from plainchant.cli import main
@@ -74,3 +76,25 @@ def test_a_path_without_a_trace_is_a_sentence(tmp_path: Path, capsys: pytest.Cap
     assert main(["explain", str(tmp_path / "nowhere"), "--view", "g/1"]) == 2
     assert main(["explain", str(tmp_path / "broken.parquet"), "--view", "g/1"]) == 2
     assert "not a readable Parquet file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("question", [["--view", "g"], ["--standstill"], ["--process", "p1"], ["--message", "g/p4/56"]])
+@pytest.mark.parametrize("damage", ["a page", "a name"])
+def test_a_corrupt_file_is_a_sentence(
+    crash: str, question: list[str], damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file,) = Path(crash, "trace").glob("*.parquet")
+    if damage == "a page":
+        content = bytearray(file.read_bytes())
+        for place in range(500, 3500):
+            content[place] ^= 0x5A
+        (tmp_path / "a.parquet").write_bytes(content)
+    else:
+        rows = pq.read_table(file, partitioning=None)
+        raw = pa.array([b"p\xff" if name == "p2" else name.encode() for name in rows.column("process").to_pylist()], pa.binary())
+        names = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+        pq.write_table(rows.set_column(rows.column_names.index("process"), "process", names), tmp_path / "a.parquet")
+    assert main(["explain", str(tmp_path), *question]) == 2
+    complaint = capsys.readouterr().err
+    assert f"cannot read {tmp_path}: " in complaint
+    assert "find the damaged file with `plainchant verify`" in complaint

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import errno
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from plainchant.cli.output import OutputError, refuse_occupied, staged
+from plainchant.cli import main
+from plainchant.cli.output import OutputError, refuse_occupied, staged, write_whole
 
 
 def everything(directory: Path) -> list[str]:
@@ -84,3 +90,75 @@ def test_what_may_be_replaced_goes_only_when_the_new_one_is_complete(tmp_path: P
     with staged(tmp_path / "out", replace=lambda target: True) as directory:
         (directory / "new").write_text("x")
     assert everything(tmp_path) == ["out", "out/new"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A directory with a trace that violates something, so that all that commands write is more than nothing."""
+    made = tmp_path_factory.mktemp("output") / "why"
+    assert main(["run", "why-resilience", "--out", str(made)]) == 0
+    return str(made)
+
+
+@pytest.fixture
+def no_room() -> Iterator[None]:
+    """Files end after some bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+WRITING = [
+    ["run", "first-steps", "--no-verify", "--set", "duration=50ms", "--out", "made"],
+    ["metrics", "{run}", "--json", "made.json"],
+    ["metrics", "{run}", "--csv", "made.csv"],
+    ["metrics", "{run}", "--out", "made"],
+    ["report", "{run}", "--out", "made.html"],
+    ["trace", "{run}", "--export", "chrome", "--out", "made.json"],
+    ["trace", "{run}", "--diagram", "made.svg"],
+    ["sweep", "first-steps", "--seeds", "0:1", "--out", "made"],
+    ["key", "new", "made.key"],
+]
+
+
+@pytest.mark.parametrize("command", WRITING, ids=lambda command: " ".join(command[:1] + command[-2:]))
+@pytest.mark.usefixtures("no_room")
+def test_a_disk_without_room_leaves_a_sentence_and_nothing_else(
+    command: list[str], run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([word.format(run=run) for word in command]) == 2
+    assert re.search("(cannot write|cannot be written).*File too large", capsys.readouterr().err)
+    assert everything(tmp_path) == []
+
+
+@pytest.mark.usefixtures("no_room")
+def test_violations_without_room_leave_nothing(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("all.parquet", "all.jsonl"):
+        assert main(["verify", run, "--property", "uniform", "--violations", str(tmp_path / name)]) == 2
+        assert f"cannot write {tmp_path / name}: " in capsys.readouterr().err
+        assert everything(tmp_path) == []
+
+
+def test_what_cannot_even_be_removed_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that is read-only refuses the removal of what was not written, too."""
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OutputError, match=r"cannot write .*out.json: Read-only file system; choose another place"):
+        write_whole(tmp_path / "out.json", "{}")
+
+
+@pytest.mark.parametrize(
+    "command", [["trace", "{run}"], ["explain", "{run}", "--view", "g"], ["metrics", "{run}", "--json", "-"], ["protocols"]]
+)
+def test_a_standard_output_that_takes_nothing_is_a_sentence(command: list[str], run: str) -> None:
+    words = [sys.executable, "-m", "plainchant", *(word.format(run=run) for word in command)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "plainchant: cannot write the output: No space left on device; make room or choose another place\n"

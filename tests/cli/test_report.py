@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from plainchant.cli import main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RUN = ("run", "first-steps", "--set", "duration=50ms")
 
@@ -70,3 +77,24 @@ def test_a_report_needs_neither_spark_nor_a_plotting_library() -> None:
     code = "import sys, plainchant.lab.report; print([name for name in ('pyspark', 'matplotlib') if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+def test_where_a_trace_without_a_verdict_is_verified_is_an_option(
+    directory: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    @contextlib.contextmanager
+    def somewhere(*where: object, ui: bool) -> Iterator[SparkSession]:
+        asked.append((*where, ui))
+        yield spark
+
+    monkeypatch.setattr(import_module("plainchant.cli.report"), "spark_for", somewhere)
+    trace, out = str(directory / "trace"), ["--out", str(tmp_path / "report.html")]
+    assert main(["report", trace, *out]) == 0
+    assert asked == [], "a small one here"
+    here = (tmp_path / "report.html").read_bytes()
+    assert main(["report", trace, *out, "--master", "local[2]", "--memory", "2g", "--conf", "spark.a=b", "--spark-ui"]) == 0
+    assert asked == [("local[2]", None, "2g", ["spark.a=b"], True)]
+    assert (tmp_path / "report.html").read_bytes() == here
+    assert "no violations" in capsys.readouterr().out

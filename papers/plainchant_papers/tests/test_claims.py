@@ -83,7 +83,7 @@ def test_a_result_as_json_has_the_agreed_keys() -> None:
 
 
 def test_the_page_has_everything_in_one_file_and_the_data_beside_it(tmp_path: Path) -> None:
-    write(tmp_path, "sequencer", measure([CLAIM], Context(None)), quick=True)
+    write(tmp_path, {"sequencer": measure([CLAIM], Context(None))}, quick=True)
     page = (tmp_path / "index.html").read_text()
     assert "as &lt;stated&gt;" in page
     assert "<svg" in page

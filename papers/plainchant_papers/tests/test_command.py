@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from plainchant_papers import sequencer
+from plainchant_papers import DOCUMENTS, claims_of_all, sequencer
 
 command = import_module("plainchant_papers.command")
 
@@ -21,7 +21,7 @@ command = import_module("plainchant_papers.command")
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextlib.contextmanager
-    def none(master: str | None, remote: str | None, *, quick: bool) -> Iterator[None]:
+    def none(master: str | None, remote: str | None, **options: object) -> Iterator[None]:
         yield None
 
     monkeypatch.setattr(command, "spark_for", none)
@@ -71,6 +71,26 @@ def test_out_has_a_page_figures_and_data(tmp_path: Path) -> None:
     assert sorted(path.name for path in out.iterdir()) == ["claims.json", "data", "figures", "index.html"]
 
 
+def test_without_a_name_all_documents_are_in_one_table_and_on_one_page(tmp_path: Path) -> None:
+    out = tmp_path / "result"
+    numbers = [4, 16, 24, 72, 88, 102]
+    result = call("--quick", *(word for number in numbers for word in ("--claim", str(number))), "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert "6 claims (" in result.stdout
+    for name in DOCUMENTS:
+        assert f" {name} " in result.stdout
+    assert [claim["number"] for claim in json.loads((out / "claims.json").read_text())["claims"]] == numbers
+    page = (out / "index.html").read_text()
+    assert [page.index(f"id='claim-{number}'") for number in numbers] == sorted(page.index(f"id='claim-{n}'") for n in numbers)
+    assert all(f"<code>{name}</code> (paper 00" in page for name in DOCUMENTS)
+    assert {path.name.partition("-")[0] for path in (out / "figures").iterdir()} <= set(DOCUMENTS)
+
+
+def test_all_documents_have_every_claim_once() -> None:
+    numbers = [claim.number for claims in claims_of_all().values() for claim in claims]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
 def test_out_that_is_occupied_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     result = call("sequencer", "--quick", "--claim", "4", "--out", str(tmp_path))
@@ -82,7 +102,7 @@ def test_out_that_is_occupied_is_refused_before_anything_runs(tmp_path: Path) ->
     ("arguments", "sentence"),
     [
         (["paxos"], "there is no 'paxos' to reproduce; there are: sequencer"),
-        ([], "reproduce what? Name one of: sequencer"),
+        (["--claim", "109"], "no document has a claim 109; their claims are 1 to 108"),
         (["sequencer", "--claim", "23"], "sequencer has no claim 23; its claims are 1 to 22"),
     ],
 )

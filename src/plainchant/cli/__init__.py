@@ -8,7 +8,9 @@ whole or not there at all.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, NoReturn
@@ -18,8 +20,9 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from .. import __version__
-from .console import EXIT_INTERRUPTED, complain
+from .console import EXIT_INTERRUPTED, EXIT_WRONG_INPUT, complain
 from .later import Later
+from .output import unwritten
 
 _WORKBENCH: Final = "plainchant_workbench.commands"
 _COMMANDS: Final = {
@@ -143,6 +146,27 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit status."""
+    try:
+        status = _status(arguments)
+        sys.stdout.flush()
+    except OSError as error:
+        if (sentence := unwritten(error)) is None:
+            raise
+        complain(sentence)
+        _leave_output()
+        return EXIT_WRONG_INPUT
+    return status
+
+
+def _leave_output() -> None:
+    """Nothing more goes to a standard output that takes nothing: Python would try once more when it ends."""
+    own = sys.__stdout__
+    if own is not None and sys.stdout is own:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), own.fileno())
+
+
+def _status(arguments: Sequence[str] | None) -> int:
     try:
         with _terminated_like_interrupted():
             app(args=None if arguments is None else list(arguments), prog_name="plainchant")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from ..scenario.read import nearest
 from .console import guarded, moving_line, output, plain_table
 from .options import TracesArgument, option
 from .output import json_text, staged, write_or_print
-from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
+from .spark import ConfOption, EngineOption, MasterOption, MemoryOption, RemoteOption, UiOption, engine_of, spark_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,14 +110,17 @@ def metrics(
     master: MasterOption = None,
     remote: RemoteOption = None,
     memory: MemoryOption = None,
+    conf: ConfOption = None,
+    ui: UiOption = False,
+    engine: EngineOption = "auto",
 ) -> None:
     """Measure runs: throughput, latency, packets, retransmissions, flow control, views, failure detection, fairness.
 
     There is a row for each run and group. A few are printed whole; of many, the median and the spread over all of them.
     What every metric means is in docs/metrics.md; what the trace does not tell is "not recorded", which is not 0.
 
-    A sweep has been measured already, and small traces are measured at once. Large ones are measured on Spark, as are all
-    if --master or --remote says where.
+    A sweep has been measured already. Traces of up to 500,000 rows are measured in this process; larger ones, or all if an
+    option is about Spark, on Spark. Both say the same.
 
     Examples:
 
@@ -128,12 +132,13 @@ def metrics(
     """
     from ..lab.metrics.paths import HERE_UP_TO, match_paths, measure_paths
 
-    somewhere = master is not None or remote is not None
-    session = functools.partial(_session, master, remote, memory)
+    engine = engine_of(engine, master, remote, memory, conf, ui)
+    here_up_to = {"auto": HERE_UP_TO, "local": sys.maxsize, "spark": -1}[engine]
+    session = functools.partial(_session, master, remote, memory, conf, ui=ui)
     if detections and (group is not None or out is not None):
         raise UsageError("--detections is about whole runs and writes --json and --csv; leave out --group and --out")
     compute = match_paths if detections else measure_paths
-    table = compute(paths, spark=session, run=run, here_up_to=-1 if somewhere else HERE_UP_TO)
+    table = compute(paths, spark=session, run=run, here_up_to=here_up_to)
     if group is not None:
         known = table.column("group").unique().to_pylist()
         if group not in known:
@@ -145,9 +150,11 @@ def metrics(
 
 
 @contextmanager
-def _session(master: str | None, remote: str | None, memory: str | None) -> Iterator[SparkSession]:
+def _session(
+    master: str | None, remote: str | None, memory: str | None, conf: list[str] | None, *, ui: bool
+) -> Iterator[SparkSession]:
     """Spark, with a line for people who wait."""
-    with moving_line("starting Spark") as tell, spark_for(master, remote, memory) as spark:
+    with moving_line("starting Spark") as tell, spark_for(master, remote, memory, conf, ui=ui) as spark:
         tell("measuring")
         yield spark
 

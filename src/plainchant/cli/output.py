@@ -13,9 +13,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ..core.model import PlainchantError
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_UNWRITABLE: Final = (*_NO_ROOM, errno.EROFS, errno.EFBIG)
 
 
 class OutputError(PlainchantError):
@@ -24,8 +27,15 @@ class OutputError(PlainchantError):
 
 def remedy(error: OSError, place: str) -> str:
     """What to do about a write that failed; making room helps only where there was none."""
-    room = "make room or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    room = "make room or " if error.errno in _NO_ROOM else ""
     return f"{room}choose another {place}"
+
+
+def unwritten(error: OSError) -> str | None:
+    """The sentence for a write that failed where no other says it: to standard output, for one. None for other errors."""
+    if error.errno not in _UNWRITABLE:
+        return None
+    return f"cannot write {error.filename or 'the output'}: {error.strerror}; {remedy(error, 'place')}"
 
 
 def refuse_occupied(target: Path) -> None:
@@ -39,15 +49,23 @@ def refuse_occupied(target: Path) -> None:
 
 def write_whole(file: Path, text: str) -> None:
     """Writes a file whole or not at all: beside its place first, then renamed over what was there."""
+    with whole_file(file) as hidden:
+        hidden.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def whole_file(file: Path) -> Iterator[Path]:
+    """A place beside the file to write it to: it becomes the file if the block ends well, and vanishes if it does not."""
     hidden = file.with_name(f".{file.name}.partial")
     try:
-        hidden.write_text(text, encoding="utf-8")
+        yield hidden
         hidden.replace(file)
     except BaseException as error:
-        hidden.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where nothing can be written nothing can be removed, and there is nothing
+            hidden.unlink(missing_ok=True)
         if not isinstance(error, OSError):
             raise
-        raise OutputError(f"cannot write {file}: {error.strerror}; {remedy(error, 'place')}") from error
+        raise OutputError(f"cannot write {file}: {error.strerror or error}; {remedy(error, 'place')}") from error
 
 
 def write_new(file: Path, text: str, option: str) -> None:

@@ -14,7 +14,7 @@ from typer import Exit
 
 from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded, output, terminal
 from .options import ScenarioArgument, option
-from .spark import MasterOption, MemoryOption, RemoteOption, spark_for
+from .spark import ConfOption, MasterOption, MemoryOption, RemoteOption, UiOption, spark_for
 from .verdict import print_outcomes, print_violations
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def sweep(
     master: MasterOption = None,
     remote: RemoteOption = None,
     memory: MemoryOption = None,
+    conf: ConfOption = None,
+    ui: UiOption = False,
 ) -> None:
     """Run a scenario with many seeds and settings, and verify every run.
 
@@ -61,7 +63,7 @@ def sweep(
     definition, result = swept(define(scenario, seeds, grid=grid or (), keep=keep, properties=properties or ()), out)
     if result is None:
         try:
-            with spark_for(master, remote, memory) as spark, _progress(definition.runs) as watch:
+            with spark_for(master, remote, memory, conf, ui=ui) as spark, _progress(definition.runs) as watch:
                 result = perform_sweep(spark, definition, out, tasks=tasks, watch=watch)
         except KeyboardInterrupt:
             complain(f"interrupted; what is done is in {out}, and the same command continues it")

@@ -13,7 +13,7 @@ from ..lab.watch.sources import Replay, Spools, source_at
 from ..lab.watch.verdict import NoVerdict, SparkVerdict, Verdicts, collected
 from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded
 from .options import option
-from .spark import MasterOption, MemoryOption
+from .spark import ConfOption, MasterOption, MemoryOption, UiOption, settings_of
 
 _SHOWN: Final = 5
 
@@ -34,9 +34,14 @@ def watch(
     until_end: Annotated[
         bool, option("Stop when all has ended and is judged; the exit status is the verdict's.", "--until-end")
     ] = False,
-    staging: Annotated[Path | None, option("Where facts wait for Spark; a cluster's machines must share it.", of="DIR")] = None,
+    state: Annotated[
+        Path | None,
+        option("Where the verdict keeps its state, for a later watch to continue; a cluster's machines must share it.", of="DIR"),
+    ] = None,
     master: MasterOption = None,
     memory: MemoryOption = None,
+    conf: ConfOption = None,
+    ui: UiOption = False,
 ) -> None:
     """Show a group in the browser while it works: who is there, views and why, rates, latencies, messages, and a verdict.
 
@@ -51,10 +56,12 @@ def watch(
 
       plainchant watch spools
       plainchant watch crash --speed 0.5
+      plainchant watch spools --state watched
       plainchant watch spools --at 127.0.0.1:0 --no-verdict
     """
     source = source_at(path, run=run, speed=speed)
-    judge = _judge(source, path, wanted=verdict, master=master, memory=memory, staging=staging)
+    options = {"master": master, "memory": memory, "conf": settings_of(conf or (), ui=ui), "state": state}
+    judge = _judge(source, path, wanted=verdict, **options)
     if isinstance(judge, SparkVerdict):
         judge.start()
     try:
@@ -68,13 +75,11 @@ def watch(
         raise Exit(status)
 
 
-def _judge(
-    source: Spools | Replay, path: Path, *, wanted: bool, master: str | None, memory: str | None, staging: Path | None
-) -> Verdicts:
+def _judge(source: Spools | Replay, path: Path, *, wanted: bool, **options: Any) -> Verdicts:
     if not wanted:
         return NoVerdict("it was not asked for (--no-verdict)")
     whole = collected(path, lambda: source.size) if isinstance(source, Spools) else lambda out: str(path)
-    return SparkVerdict(whole, master=master, memory=memory, staging=staging)
+    return SparkVerdict(whole, **options)
 
 
 async def _serve(source: Spools | Replay, at: str, judge: Verdicts, *, until_end: bool) -> int:

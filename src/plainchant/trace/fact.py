@@ -35,6 +35,18 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     digests: tuple[int, ...] | None = None  # one for each message; None where there are none
     size: int | None = None  # bytes of the (largest) message
 
+    def starting_at(self, index: int) -> Fact:
+        """The same rows without those before ``index``.
+
+        >>> rest = Fact("r", "p", 4, "deliver", 0, seq=10, count=3).starting_at(6)
+        >>> rest.index, rest.seq, rest.count
+        (6, 12, 1)
+        """
+        skipped = index - self.index
+        seq = None if self.seq is None else self.seq + skipped
+        digests = None if self.digests is None else self.digests[skipped:]
+        return msgspec.structs.replace(self, index=index, count=self.count - skipped, seq=seq, digests=digests)
+
 
 _COLUMNS: Final = (
     *("run", "process", "index", "kind", "time", "group", "view", "sender", "seq"),

@@ -13,10 +13,11 @@ import pytest
 from plainchant.core.model import TraceError, UsageError
 from plainchant.lab.errors import LabError
 from plainchant.lab.metrics import METRICS, measure
-from plainchant.lab.metrics.paths import measure_paths
+from plainchant.lab.metrics.paths import match_paths, measure_paths
 from plainchant.scenario import find, load
 from plainchant.sim import Simulation
 from plainchant.trace import MalformedTrace, TraceBuffer
+from tests.lab.catalogue import packed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +49,15 @@ def test_a_large_trace_is_measured_on_spark_and_the_same(trace: pa.Table, tmp_pa
 
     found = measure_paths([str(tmp_path)], spark=session, here_up_to=100)
     assert found.to_pylist() == measure(trace).to_pylist()
+
+
+def test_every_catalogued_trace_has_the_same_figures_here_and_on_spark(tmp_path: Path, spark: SparkSession) -> None:
+    pq.write_table(packed(promised=True), tmp_path / "cases.parquet")
+    here = measure_paths([str(tmp_path)], spark=no_spark)
+    assert here.num_rows >= 100
+    assert measure_paths([str(tmp_path)], spark=lambda: nullcontext(spark), here_up_to=-1).to_pylist() == here.to_pylist()
+    matched = match_paths([str(tmp_path)], spark=no_spark)
+    assert match_paths([str(tmp_path)], spark=lambda: nullcontext(spark), here_up_to=-1).to_pylist() == matched.to_pylist()
 
 
 def test_metrics_that_a_directory_holds_are_read(trace: pa.Table, tmp_path: Path) -> None:

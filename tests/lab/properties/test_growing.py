@@ -468,3 +468,15 @@ def test_who_judges_before_everything_is_read_accuses_the_innocent(rounds: int, 
     growing.tick()
     growing.tick()
     assert ("fifo" in violated(growing)) == (rounds == 0)
+
+
+def test_a_reader_that_starts_anew_may_join_other_rows_together() -> None:
+    """A stream that continues has rows of which it is told again, in other portions."""
+    others = [Fact("r", "p", 1, "others", 1, count=2), Fact("r", "p", 1, "others", 1, count=5)]
+    growing = Growing("r")
+    growing.feed([Fact("r", "p", 0, "start", 0), others[0], Fact("r", "p", 4, "others", 1, count=4)])
+    assert (growing.events, growing.early) == (3, 1)
+    growing.feed([others[1]])
+    assert (growing.events, growing.early) == (8, 0), "all that is known, each row once"
+    growing.feed([Fact("r", "p", 8, "end", 2)])
+    assert growing.events == 9

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet as pq
 import pytest
 
-from ..cluster import Cluster, Driver, eventually
+from ..cluster import Cluster, Driver, eventually, run_python
+from ..random_traces import random_run, table
 
 JOB = """
 import json
@@ -42,6 +45,79 @@ def test_the_packages_own_code_reaches_the_executors_as_a_zip(kind: str, request
         "plainchant_papers/claims.py",
     ]
     assert done.stderr == ""
+
+
+OWN_SESSION = """
+import json, sys
+from pyspark.sql import SparkSession
+
+master, trace = sys.argv[1:]
+here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
+spark = SparkSession.builder.master(master).config(map=here).getOrCreate()
+
+from plainchant.lab.metrics.frames import METRICS_OF_RUNS
+from plainchant.lab.verify import verify
+from plainchant.lab.verify.parts import plan
+
+def jobs():
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+found = verify(spark, [trace])
+before = jobs()
+again = verify(spark, [trace])
+needed = jobs() - before
+measured = METRICS_OF_RUNS.of_chunks(spark, plan([trace], 1).chunks)
+print(json.dumps([found.verdict, again == found, measured.num_rows, needed]))
+spark.stop()
+"""
+
+
+WITHOUT_PLAINCHANT = """\
+#!/bin/sh
+# Python with everything that is installed, except what editable installations and directories of plainchant's add.
+kept={site}
+IFS=:
+for place in $PYTHONPATH; do
+  [ -d "$place/plainchant" ] || [ -d "$place/plainchant_papers" ] || kept="$kept:$place"
+done
+unset IFS
+PYTHONPATH="$kept" exec {python} -S "$@"
+"""
+
+
+def test_a_users_own_session_gets_the_code_and_few_jobs(standalone: Cluster, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(WITHOUT_PLAINCHANT.format(site=Path(pyarrow.__file__).parent.parent, python=sys.executable))
+    python.chmod(0o755)
+    lacking = subprocess.run([python, "-c", "import pyarrow, plainchant"], capture_output=True, text=True, check=False)
+    assert "No module named 'plainchant'" in lacking.stderr
+    pq.write_table(table([random_run(1, "r0"), random_run(2, "r1")]), tmp_path / "runs.parquet")
+    environment = {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = run_python(OWN_SESSION, standalone.master, str(tmp_path / "runs.parquet"), environment=environment)
+    assert done.returncode == 0, done.stderr
+    verdict, is_same, measured, jobs = json.loads(done.stdout)
+    assert (verdict, is_same) == ("holds", True)
+    assert measured >= 2
+    assert jobs == 1, "the verification itself: how many tasks run at once is known without a job"
+
+
+DYNAMIC = """
+import json, sys
+from plainchant.lab.session import session, slots
+dynamic = {"spark.dynamicAllocation.enabled": "true", "spark.executor.cores": "1"}
+limited = {**dynamic, "spark.dynamicAllocation.maxExecutors": "6"}
+told = []
+for conf in (limited, dynamic):
+    with session(sys.argv[1], memory="1g", quick=True, conf=conf) as spark:
+        told.append(slots(spark))
+print(json.dumps(told))
+"""
+
+
+def test_where_executors_come_as_tasks_wait_slots_are_what_there_may_be(standalone: Cluster) -> None:
+    done = run_python(DYNAMIC, standalone.master)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [6, 128]
 
 
 WAITING_JOB = """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+import plainchant
 from plainchant.cli.spark import spark_for
 from plainchant.core.model import ProtocolError, UsageError
 from plainchant.lab.errors import LabError
 from plainchant.lab.session import explain_failure, failures_as_sentences, session, slots
-from plainchant.lab.session.code import write_package
+from plainchant.lab.session.code import code_digest, write_package
 
 from ..cluster import run_python
 
@@ -346,3 +348,38 @@ def test_the_same_code_gives_the_same_zip(tmp_path: Path) -> None:
     first, second = write_package(tmp_path / "one"), write_package(tmp_path / "two")
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_what_decides_results_changes_the_digest_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "plainchant"
+    shutil.copytree(Path(plainchant.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(plainchant, "__file__", str(copy / "__init__.py"))
+    digest = code_digest.__wrapped__
+    assert digest() == code_digest(), "the same code, wherever it is"
+    told = {digest()}
+    for part in ("protocols/sequencer/member.py", "sim/network.py", "lab/verify/check.py"):
+        with (copy / part).open("a") as file:
+            file.write("# changed\n")
+        told.add(digest())
+    assert len(told) == 4
+    with (copy / "cli" / "sweep.py").open("a") as file:
+        file.write("# changed\n")
+    assert digest() in told, "how results are told changes none"
+
+
+def test_a_setting_that_has_an_option_or_is_none_of_sparks_is_refused() -> None:
+    with (
+        pytest.raises(LabError, match=r"spark\.master has an option of its own: say it by --master"),
+        session(conf={"spark.master": "x"}),
+    ):
+        pass
+    with pytest.raises(LabError, match=r"'memory' is no setting of Spark's"), session(conf={"memory": "4g"}):
+        pass
+
+
+def test_settings_do_not_change_a_session_that_is_there(spark: SparkSession) -> None:
+    with (
+        pytest.raises(LabError, match=r"has a Spark session already.*set spark\.ui\.enabled there"),
+        session(conf={"spark.ui.enabled": "true"}),
+    ):
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -163,6 +164,22 @@ def test_a_sweep_of_another_version_is_refused(definition: Definition, tmp_path:
     (place / "sweep.json").write_text(json.dumps({**said, "plainchant": "0.0.1", "id": "another"}))
     with pytest.raises(LabError, match=r"made by plainchant 0\.0\.1"):
         Store(place).enter(definition)
+
+
+def test_a_sweep_of_the_code_before_a_change_is_refused(definition: Definition, tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    store = Store(place)
+    store.enter(definition)
+    assert store.enter(definition) == definition
+    changed = dataclasses.replace(definition, code="0123456789abcdef")
+    with pytest.raises(LabError, match="made by plainchant's code before it was changed"):
+        store.enter(changed)
+    assert Task(Job(changed, str(place), (0,), 1), 0).work() is not None, "nor does a task of it write there"
+    said = json.loads((place / "sweep.json").read_text())
+    del said["code"]  # as an earlier version wrote it
+    (place / "sweep.json").write_text(json.dumps({**said, "id": "another"}))
+    with pytest.raises(LabError, match="made by plainchant's code before it was changed"):
+        store.enter(definition)
 
 
 def test_a_directory_with_something_else_in_it_is_refused_and_an_empty_one_taken(definition: Definition, tmp_path: Path) -> None:

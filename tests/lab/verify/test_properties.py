@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plainchant.lab.properties import PROPERTIES, verify
+from plainchant.lab.verify import verify_here
 from plainchant.lab.verify.check import check
 from plainchant.trace.properties import BLOCK_PROPERTIES
 from plainchant.trace.validation import validate
@@ -96,6 +97,17 @@ def test_runs_that_are_torn_into_pieces_are_put_together_again(rows: int) -> Non
     assert differences(check_in_pieces(table, rows, None).to_json(), verify(table).to_json()) == []
 
 
+# --- in one process, from files -----------------------------------------------------------------------------------
+
+
+@every_case
+def test_without_spark_it_is_found_in_a_file(case: Case, tmp_path: Path) -> None:
+    table = case.table()
+    found = verify_here([written("ordered", table, tmp_path)], EVERYTHING)
+    assert found.properties[case.property].verdict == case.expected
+    assert differences(found.to_json(), verify(table, EVERYTHING).to_json()) == []
+
+
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 
@@ -106,7 +118,9 @@ def test_spark_finds_them_all_in_any_layout(layout: str, spark: SparkSession, tm
     # Row groups are what costs: of the smallest ones a fifth of the cases is enough.
     table = packed(promised=True, every=5 if layout == "small_row_groups" else 1)
     path = written(layout, table, tmp_path)
-    assert differences(verify_on_spark(spark, [path]).to_json(), verify(table).to_json()) == []
+    found = verify_on_spark(spark, [path])
+    assert differences(found.to_json(), verify(table).to_json()) == []
+    assert verify_here([path]) == found, "both engines, in every word"
 
 
 @pytest.mark.parametrize("layout", ["ordered", "shuffled"])
@@ -115,7 +129,9 @@ def test_spark_asked_for_every_property_says_what_the_reference_says(layout: str
 
     table = packed(promised=False)
     path = written(layout, table, tmp_path)
-    assert differences(verify_on_spark(spark, [path], EVERYTHING).to_json(), verify(table, EVERYTHING).to_json()) == []
+    found = verify_on_spark(spark, [path], EVERYTHING)
+    assert differences(found.to_json(), verify(table, EVERYTHING).to_json()) == []
+    assert verify_here([path], EVERYTHING) == found, "both engines, in every word"
 
 
 def test_spark_reads_several_paths_whose_runs_have_the_same_names(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,11 @@ import pytest
 
 from plainchant.cli import main
 from plainchant.core.model import TraceError
+from plainchant.lab.errors import LabError
 from plainchant.lab.properties import PROPERTIES, Verification
 from plainchant.lab.properties import verify as by_reference
+from plainchant.lab.verify import is_small, verify
 from plainchant.lab.verify import job as module
-from plainchant.lab.verify import verify
 from tests.protocols.sequencer import sweep
 from tests.trace.build import trace
 
@@ -31,7 +33,7 @@ from plainchant.cli import main
 from plainchant.lab.verify import parts
 from plainchant.lab.verify import job as verify
 verify.verify.__kwdefaults__.update(chunk_rows=600, least_rows=1)
-sys.exit(main(["verify", *sys.argv[1:]]))
+sys.exit(main(["verify", *sys.argv[1:], "--engine", "spark"]))
 """
 
 SWAPPED = {"p": "view 1 p,q | send | deliver p 1 | deliver q 1 | end", "q": "view 1 p,q | send | deliver q 1 | deliver p 1 | end"}
@@ -185,3 +187,40 @@ def test_mistakes_are_sentences(
     pq.write_table(trace(SWAPPED), "x")
     assert main(["verify", *arguments]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_small_traces_are_verified_without_spark(crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(crash, tmp_path / "t.parquet")
+    command = import_module("plainchant.cli.verify")
+    asked: list[tuple[object, ...]] = []
+
+    def never(*where: object, **options: object) -> None:
+        asked.append(where)
+        raise LabError("no Spark here")
+
+    monkeypatch.setattr(command, "spark_for", never)
+    path, out = str(tmp_path / "t.parquet"), ["--json", str(tmp_path / "found.json")]
+    assert main(["verify", path, *out]) == main(["verify", path, "--engine", "local"]) == 0
+    assert asked == []
+    assert json.loads((tmp_path / "found.json").read_text())["properties"] == by_reference(crash).to_json()["properties"]
+    for about in (["--engine", "spark"], ["--master", "local[2]"], ["--memory", "2g"], ["--conf", "spark.a=b"], ["--spark-ui"]):
+        assert main(["verify", path, *about]) == 2
+    assert len(asked) == 5
+    assert main(["verify", path, "--engine", "local", "--master", "local[2]"]) == 2
+    assert is_small([path])
+    assert not is_small([path], crash.num_rows - 1)
+
+
+FROM_A_SHELL_HERE = """
+import sys
+from plainchant.cli import main
+status = main(["verify", sys.argv[1]])
+assert not any(name.partition(".")[0] == "pyspark" for name in sys.modules), "it costs a second to import"
+sys.exit(status)
+"""
+
+
+def test_a_small_trace_needs_no_pyspark(crash: pa.Table, tmp_path: Path) -> None:
+    pq.write_table(crash, tmp_path / "t.parquet")
+    done = run_python(FROM_A_SHELL_HERE, str(tmp_path / "t.parquet"))
+    assert (done.returncode, done.stderr) == (0, "")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from plainchant.lab.errors import LabError
 from plainchant.lab.properties.growing import Growing
-from plainchant.lab.watch.stream import LiveVerdict, Staging, _thinned
+from plainchant.lab.watch.stream import LiveVerdict, Staging, State, _thinned
 from plainchant.trace.fact import Fact, facts_of
 from tests.lab.mutations import duplicate_delivery, mutated, swap_neighbours
 from tests.lab.random_traces import random_run, table
@@ -40,8 +44,9 @@ def test_the_stream_says_what_the_checkers_say(spark: SparkSession, tmp_path: Pa
     last = max(finding.time for finding in expected["spoilt"].findings())
     before = [fact for fact in facts if fact.time <= last or fact.kind != "end"]
     after = [fact for fact in facts if not (fact.time <= last or fact.kind != "end")]
-    staging = Staging(tmp_path / "facts")
-    with LiveVerdict(spark, staging, interval=0.1) as verdict:
+    state = State(tmp_path)
+    staging = state.staging
+    with contextlib.closing(state), LiveVerdict(spark, state, interval=0.1) as verdict:
         for first in range(0, len(before), 40):
             staging.write(before[first : first + 40])
         eventually(lambda: bool(verdict.runs.get("spoilt", {}).get("violations")), lambda: (verdict.problem, verdict.runs))
@@ -64,6 +69,45 @@ def test_the_stream_says_what_the_checkers_say(spark: SparkSession, tmp_path: Pa
             }
         assert verdict.problem is None
     assert len(list((tmp_path / "facts").glob("*.parquet"))) < len(before) // 40, "files that are done are deleted"
+
+
+def test_a_later_stream_on_the_same_state_continues(spark: SparkSession, tmp_path: Path) -> None:
+    """The first sees the violation; then the spools lose their beginning; then they are read again from the start."""
+    spoilt = mutated(Random(3), random_run(3), "spoilt", duplicate_delivery)
+    assert spoilt is not None
+    facts = sorted(facts_of(table([spoilt])), key=lambda fact: (fact.time, fact.process, fact.index))
+    whole = Growing("spoilt")
+    whole.feed(facts)
+    last = max(finding.time for finding in whole.findings())
+    shown = [fact for fact in facts if fact.time <= last or fact.kind != "end"][:-10]
+    assert [fact for fact in facts if fact not in shown]
+    read_in_turn = [shown, [fact for fact in facts if fact not in shown][:5], facts]
+    growing = Growing("spoilt")
+    told: list[dict[str, Any]] = []
+    for facts_now in read_in_turn:
+        with contextlib.closing(State(tmp_path)) as state, LiveVerdict(spark, state, interval=0.1) as verdict:
+            if told:
+                assert verdict.runs["spoilt"]["violations"] == told[-1]["violations"], "known before anything is read"
+            state.staging.write(facts_now)
+            growing.feed(facts_now)
+            eventually(
+                lambda: verdict.is_warm and verdict.runs.get("spoilt", {}).get("events", 0) == growing.events,
+                lambda: (verdict.problem, verdict.runs),
+            )
+            told.append(verdict.runs["spoilt"])
+    wanted = json.loads(json.dumps(whole.to_json()))
+    assert {key: told[-1][key] for key in ("properties", "violations", "events")} == {
+        key: wanted[key] for key in ("properties", "violations", "events")
+    }
+
+
+def test_a_state_is_one_streams_at_a_time_and_of_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.closing(State(tmp_path)), pytest.raises(LabError, match="another watch keeps its state"):
+        State(tmp_path)
+    State(tmp_path).close()
+    monkeypatch.setattr("plainchant.lab.watch.stream.code_digest", lambda: "other")
+    with pytest.raises(LabError, match="of other code of plainchant's"):
+        State(tmp_path)
 
 
 def test_facts_that_nobody_judges_only_count() -> None:

@@ -50,7 +50,7 @@ def test_whatever_goes_wrong_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch
     def fail(*arguments: object, **options: object) -> None:
         raise ValueError("nobody thought of this\nand of that")
 
-    monkeypatch.setattr(sessions, "session", fail)
+    monkeypatch.setattr(sessions, "explained_session", fail)
     verdict = SparkVerdict(None)
     verdict.start()
     verdict.wait(60)

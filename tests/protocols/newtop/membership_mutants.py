@@ -16,14 +16,15 @@ import msgspec
 
 from plainchant.core.model import GroupId, ProcessId, Reason
 from plainchant.protocols.newtop import Process
-from plainchant.protocols.newtop.attempts import Followed
+from plainchant.protocols.newtop.attempts import Entry, Followed
 from plainchant.protocols.newtop.delivery import RANK_BITS
 from plainchant.protocols.newtop.flow import Flow
 from plainchant.protocols.newtop.formation import ANSWER_PATIENCE, FIRST_TAG, Formations
 from plainchant.protocols.newtop.matrix import Column, Multicast
 from plainchant.protocols.newtop.membership import Detection, Membership
-from plainchant.protocols.newtop.packets import FORMING, Beacon, Confirmed, Plan, Refute, Suspect, Word
+from plainchant.protocols.newtop.packets import FORMING, Answer, Beacon, Confirmed, Plan, Refute, Suspect, Word
 from plainchant.protocols.newtop.part import Part
+from plainchant.protocols.newtop.repair import Repair
 from plainchant.protocols.newtop.suspector import Suspector
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
@@ -100,6 +101,40 @@ def _unasked(self: Suspector, column: Column) -> None:
 @mutant("omega begins with suspect_after", Suspector, "is_experienced")
 def _inexperienced(self: Suspector) -> bool:
     return True
+
+
+@mutant("what another suspects does not shorten the first omega", Suspector, "shorten")
+def _not_shortened(self: Suspector) -> None:
+    """The timer of the longest omega ends when it ends."""
+
+
+@mutant("a block that was late for a suspicion is learned from", Suspector, "disturbed")
+def _undisturbed(self: Suspector) -> None:
+    """Omega is as long as it took to miss a member."""
+
+
+@mutant("disagreement takes no account of how long blocks take", Suspector, "repair")
+def _unrepaired(self: Suspector) -> int:
+    return 0
+
+
+@mutant("suspected members are asked for what is missing", Repair, "_whom")
+def _whom_also_suspected(self: Repair, part: Part, column: Column) -> ProcessId:
+    """Every second question goes to a member that may be dead."""
+    others = [process for process in part.others if process != column.process]
+    if column.tries % 2 or not others:
+        return column.process
+    return others[(column.index + column.tries // 2) % len(others)]
+
+
+@mutant("late answers teach nothing", Formations, "_learn")
+def _untaught(self: Formations, source: ProcessId, answer: Answer) -> None:
+    """A call waits twice as long as the one before until an answer is in time."""
+
+
+@mutant("how far a joiner is does not count", Entry, "noted")
+def _unnoted(self: Entry, now: int) -> None:
+    """It gives up after the same time, near or far."""
 
 
 @mutant("the time-outs of a refuted suspicion do not begin anew", Suspector, "rearm")

@@ -26,6 +26,8 @@ from plainchant.sim import Simulation, Summary
 from plainchant.trace import TraceBuffer
 
 CRASH = 3 * SECOND
+FAIL_OVER_ROUND_TRIPS = 4
+"""Trial, vote, telling the winner and its view, the word that it is in force."""
 TIMES = ("suspect_after", "patience", "retry_after", "sync_after", "nack_after", "nack_retries")
 
 
@@ -106,6 +108,15 @@ def run(scenario: Scenario) -> Run:
 
 def fail_over(done: Run) -> int | None:
     return done.next_view(done.scenario.fault[0].at)
+
+
+def bound(scenario: Scenario) -> int:
+    """What a fail-over takes at most without loss, where ``patience`` is longer than a round trip: a suspicion, of which
+    ``suspect_after`` is counted in ticks, and four round trips."""
+    parameters = Parameters(**scenario.parameters)
+    delay = scenario.network.delay
+    tick = max(parameters.heartbeat, parameters.quiet_after)
+    return int(parameters.suspect_after) + 2 * int(tick) + FAIL_OVER_ROUND_TRIPS * 2 * int(max(delay.low, delay.high))
 
 
 def distribution(runs: Iterable[Run]) -> str:

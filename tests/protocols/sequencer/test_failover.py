@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from plainchant.core.model import MS, Duration, UsageError
+from plainchant.core.model import MS, SECOND, Duration, UsageError
 from plainchant.protocols.registry import describe
 from plainchant.protocols.sequencer import Parameters
 from plainchant.protocols.sequencer.election import next_epoch
@@ -17,7 +17,7 @@ from plainchant.protocols.sequencer.packets import Phase1, Phase2
 from plainchant.scenario.load import parse
 
 from .. import sweeping
-from . import regimes
+from . import failover, regimes
 from .by_hand import GROUP, Letter
 from .cases import CASES
 from .packets_by_hand import Script
@@ -107,6 +107,24 @@ def test_a_process_that_joined_later_stops_sending_in_a_synchronisation_phase() 
     group.bring(Letter("p1", "q", Phase2(GROUP, 1, phase, group["q"].log.contiguous)))
     group.carry()
     assert group.delivered("p2")[-1] == "during the phase"
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("jitter", [0.0, 0.3])
+@pytest.mark.parametrize("members", [3, 5])
+def test_a_fail_over_takes_a_suspicion_and_at_most_four_round_trips(members: int, jitter: float, times: int) -> None:
+    """Round trips from a tenth of ``suspect_after`` to ten times it, with the durations of a live host."""
+    patience = Duration(20 * SECOND)
+    for round_trip in (0.1, 0.2, 0.5, 1, 2, 5, 10):
+        for seed in range(2 * times):
+            scenario = failover.crash_of_the_sequencer(
+                seed, members=members, round_trip_ms=1_000 * round_trip, jitter=jitter, patience=patience
+            )
+            found = failover.run(scenario)
+            time = failover.fail_over(found)
+            assert not found.violated, (round_trip, seed)
+            assert time is not None, (round_trip, seed)
+            assert time <= failover.bound(scenario), (round_trip, seed, time)
 
 
 def test_the_time_of_progress_grows_with_suspicion_and_patience() -> None:

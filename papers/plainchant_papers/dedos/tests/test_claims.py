@@ -204,7 +204,7 @@ def test_all_sizes_are_measured() -> None:
 
 def test_tables_are_on_the_page(tmp_path: Path) -> None:
     results = measure(claims_of("dedos", [103, 104, 106]), Remembering())
-    write(tmp_path, "dedos", results, quick=True)
+    write(tmp_path, {"dedos": results}, quick=True)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     for words in ("what a message costs", "as a multiple of dedos", "how long it is felt", "model / simulation"):
         assert words in page

@@ -201,7 +201,7 @@ def test_a_small_case_is_tried_in_every_way() -> None:
 
 def test_timing_diagrams_are_on_the_page(tmp_path: Path) -> None:
     results = measure(claims_of("mailbox", [89, 90]), Remembering())
-    write(tmp_path, "mailbox", results, quick=True)
+    write(tmp_path, {"mailbox": results}, quick=True)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     for name in ("send-timing", "receive-timing-first", "receive-timing-second"):
         svg = (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8")

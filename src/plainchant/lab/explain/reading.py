@@ -9,6 +9,7 @@ bounded by the stretch. Large runs are not validated: ``plainchant verify`` does
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from ...protocols.story import Message
 from ...trace.reader import conform, find_files
 from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ...trace.validation import validate
+from ..reading import reading, whole
 from ..standstills import COLUMNS as MEASURED
 from ..standstills import KINDS, standstills
 from .explainer import Explainer
@@ -61,8 +63,8 @@ def explainer_of(
     dataset = _open(path)
     run = _choose(dataset, run)
     of_run = pc.field("run") == run
-    if dataset.count_rows(filter=of_run) <= small:
-        table = dataset.to_table(filter=of_run)
+    if dataset.count(of_run) <= small:
+        table = dataset.table(of_run)
         malformed = validate(table)
         if malformed:
             raise MalformedTrace(malformed)
@@ -85,24 +87,24 @@ def explainer_of(
         # What others sent it again last may be what it stopped for want of.
         again = (pc.field("kind") == "retransmit") & (last - SECOND <= _MOMENT) & (last + (not is_global) * SECOND >= _MOMENT)
         about = about | again | (pc.field("process") == process) | (pc.field("sender") == process)
-    table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
+    table = dataset.table(of_run & about, COLUMNS)
     return Found(run, Explainer(table, origin=origin, is_whole=False), False)
 
 
-def _standing(dataset: ds.Dataset, run: str, process: str | None, origin: int) -> Found:
+def _standing(dataset: _Rows, run: str, process: str | None, origin: int) -> Found:
     """The standstills of a large run, and the rows around the longest."""
     of_run = pc.field("run") == run
-    found = standstills(dataset.to_table(columns=list(MEASURED), filter=of_run & pc.field("kind").isin(KINDS)))
+    found = standstills(dataset.table(of_run & pc.field("kind").isin(KINDS), MEASURED))
     about = ~pc.field("kind").isin(_COMMON)
     for longest in [each for each in found if process in (None, each.process)][:1]:
         within = (longest.since <= _MOMENT) & (longest.until >= _MOMENT)
         about = about | (within & pc.field("group").is_valid() & (pc.field("group") == longest.group))
         about = about | (pc.field("kind").isin(["block", "unblock"]) & (longest.until >= _MOMENT))
-    table = dataset.to_table(columns=list(COLUMNS), filter=of_run & about)
+    table = dataset.table(of_run & about, COLUMNS)
     return Found(run, Explainer(table, origin=origin, is_whole=False, stood_still=found), False)
 
 
-def _open(path: str | Path) -> ds.Dataset:
+def _open(path: str | Path) -> _Rows:
     """The files as one dataset in the types of the schema; what is wrong with a file as a file is said first."""
     place = Path(path)
     if "://" not in str(path) and (place / "sweep.json").is_file():
@@ -119,11 +121,31 @@ def _open(path: str | Path) -> ds.Dataset:
         malformed += [Malformed(name, None, None, None, problem) for problem in problems]
     if malformed:
         raise MalformedTrace(malformed)
-    return ds.dataset(names, schema=SCHEMA, format="parquet", filesystem=filesystem)
+    return _Rows(str(path), ds.dataset(names, schema=SCHEMA, format="parquet", filesystem=filesystem))
 
 
-def _choose(dataset: ds.Dataset, run: str | None) -> str:
-    batches = (batch.column("run").unique().to_pylist() for batch in dataset.to_batches(columns=["run"]))
+class _Rows:
+    """The rows of a path. Damage that shows only now is a sentence."""
+
+    def __init__(self, path: str, data: ds.Dataset) -> None:
+        self._path, self._data = path, data
+
+    def count(self, where: Any) -> int:
+        with reading(self._path):
+            return int(self._data.count_rows(filter=where))
+
+    def table(self, where: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        with reading(self._path):
+            return whole(self._data.to_table(columns=None if columns is None else list(columns), filter=where))
+
+    def batches(self, columns: Sequence[str], where: Any = None) -> Iterator[pa.Table]:
+        with reading(self._path):
+            for batch in self._data.to_batches(columns=list(columns), filter=where):
+                yield whole(pa.Table.from_batches([batch]))
+
+
+def _choose(dataset: _Rows, run: str | None) -> str:
+    batches = (batch.column("run").unique().to_pylist() for batch in dataset.batches(["run"]))
     names = sorted({str(name) for batch in batches for name in batch if name is not None})
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     if not names:
@@ -135,16 +157,16 @@ def _choose(dataset: ds.Dataset, run: str | None) -> str:
     return run if run is not None else names[0]
 
 
-def _begin(dataset: ds.Dataset, of_run: Any) -> tuple[int, bool]:
+def _begin(dataset: _Rows, of_run: Any) -> tuple[int, bool]:
     """When the run began, as its readers count, and whether it has a global clock."""
-    batches = (batch for batch in dataset.to_batches(columns=["time", "true_time"], filter=of_run) if batch.num_rows)
+    batches = (batch for batch in dataset.batches(["time", "true_time"], of_run) if batch.num_rows)
     facts = [(batch.column("true_time").null_count == 0, pc.min(batch.column("time")).as_py()) for batch in batches]
     is_global = all(has_all for has_all, _ in facts)
     return (0 if is_global else min(least for _, least in facts)), is_global
 
 
 def _stretch(
-    dataset: ds.Dataset, of_run: Any, message: Message | None, view: tuple[str, int | None] | None, *, is_global: bool
+    dataset: _Rows, of_run: Any, message: Message | None, view: tuple[str, int | None] | None, *, is_global: bool
 ) -> tuple[int, int]:
     """The time that a story covers. Without a global clock it is made wider, as clocks differ."""
     if message is not None:
@@ -164,13 +186,13 @@ def _stretch(
     return first - margin, last + margin
 
 
-def _extent(dataset: ds.Dataset, wanted: Any) -> tuple[int, int]:
+def _extent(dataset: _Rows, wanted: Any) -> tuple[int, int]:
     moments = _moments(dataset, wanted)
     return (min(moments), max(moments)) if moments else (0, -1)
 
 
-def _moments(dataset: ds.Dataset, wanted: Any) -> list[int]:
-    table = dataset.to_table(columns=["time", "true_time"], filter=wanted)
+def _moments(dataset: _Rows, wanted: Any) -> list[int]:
+    table = dataset.table(wanted, ["time", "true_time"])
     return sorted(pc.coalesce(table.column("true_time"), table.column("time")).to_pylist())
 
 

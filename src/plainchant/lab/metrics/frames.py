@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ...trace.schema import SCHEMA
 from ..arrays import by_run
+from ..session import send_code
 from ..verify import parts
 from ..verify.job import tasks
 from . import detections
@@ -45,10 +46,12 @@ class Figures:
         """The figures of every run of some chunks, or of one run."""
         if not chunks:
             return self.schema.empty_table()
+        send_code(spark)
         return self._of_packed(tasks(spark, chunks, partial(_pack_chunk, self, run), _PACKED))
 
     def of_frame(self, trace: DataFrame) -> pa.Table:
         """The figures of every run of a DataFrame with the columns of the trace format, which may be of narrower types."""
+        send_code(trace.sparkSession)
         types = {name: _SQL[SCHEMA.field(name).type] for name in self.columns}
         trace = trace.select(*(trace[name].cast(sql).alias(name) for name, sql in types.items()))
         return self._of_packed(trace.mapInArrow(partial(_pack_batches, self), _PACKED))

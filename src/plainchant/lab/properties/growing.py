@@ -89,10 +89,22 @@ class Growing(RunState):
                     self.early += 1
                 continue
             following: Fact | None = fact
-            while following is not None and following.index == history.expected and not history.final:
-                self._apply(history, following)
+            while following is not None and not history.final and following.index + following.count > history.expected:
+                # One that comes again may go on farther than before: a reader that starts anew joins other rows to it.
+                again = following.index < history.expected
+                self._apply(history, following.starting_at(history.expected) if again else following)
+                if again:
+                    self._drop_passed(history)
                 following = history.early.pop(history.expected, None)
                 self.early -= following is not None
+
+    def _drop_passed(self, history: History) -> None:
+        """Forgets early facts that are not early any more; of one that goes on, the rest is what is next."""
+        for index in sorted(index for index in history.early if index < history.expected):
+            fact = history.early.pop(index)
+            self.early -= 1
+            if fact.index + fact.count > history.expected:
+                self._apply(history, fact.starting_at(history.expected))
 
     def tick(self) -> None:
         """A round of reading is over."""

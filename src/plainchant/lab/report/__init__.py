@@ -10,7 +10,8 @@ Nothing here needs Spark, a script or the network. Start with ``page``."""
 
 from __future__ import annotations
 
+from ..verify import HERE_UP_TO
 from .page import SIZE_MAX, page
 from .source import Subject, outcomes_of, subject_at
 
-__all__ = ["SIZE_MAX", "Subject", "outcomes_of", "page", "subject_at"]
+__all__ = ["HERE_UP_TO", "SIZE_MAX", "Subject", "outcomes_of", "page", "subject_at"]

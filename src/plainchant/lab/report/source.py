@@ -14,9 +14,10 @@ import json
 import shlex
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,17 +25,20 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from ...protocols.story import Story
-from ...trace import SCHEMA, MalformedTrace, read, validate
+from ...trace import SCHEMA, MalformedTrace
 from ...trace.reader import find_files
 from ..errors import LabError
 from ..properties import PROPERTIES, Outcome, Verification, Violation
-from ..session import failures_as_sentences, session
+from ..reading import reading
+from ..session import explained_session
 from ..show import stories_in
 from ..tables import violation_of
-from ..verify import verify
-from ..verify.check import check
-from ..verify.parts import plan
+from ..verify import HERE_UP_TO, is_small, verify, verify_here
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Sessions: TypeAlias = "Callable[[], AbstractContextManager[SparkSession]]"
 WHOLE_RUN_MAX: Final = 200_000
 """A run of up to so many rows is read whole; of a longer one only what is shown."""
 SELECTED_MAX: Final = 200_000
@@ -43,22 +47,12 @@ _ORDER: Final = [("run", "ascending"), ("process", "ascending"), ("index", "asce
 _SMALLEST_FIRST: Final = [("size", "ascending"), ("seen_at", "ascending"), ("run", "ascending"), ("sentence", "ascending")]
 
 
-@contextlib.contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Damage that shows only when rows are read, as a sentence."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        advice = "find the damaged file with `plainchant verify`, and make it again"
-        raise LabError(f"cannot read {path}: {error}; {advice}") from error
-
-
 class Rows:
     """The rows of a trace, on demand."""
 
     def __init__(self, path: str) -> None:
         filesystem, files = find_files(path)
-        with _reading(path):
+        with reading(path):
             self._data = ds.dataset(files, schema=SCHEMA, filesystem=filesystem, format="parquet")
         self.path = path
         self.origins: dict[str, int] = {}
@@ -70,7 +64,7 @@ class Rows:
 
     def stream(self, columns: Sequence[str], where: Any = None) -> Iterator[pa.Table]:
         """These columns of the rows that are wanted, a batch at a time, in the order of the files."""
-        with _reading(self.path):
+        with reading(self.path):
             for batch in self._data.to_batches(columns=list(columns), filter=where, batch_size=131_072):
                 if batch.num_rows:
                     yield pa.Table.from_batches([batch])
@@ -79,7 +73,7 @@ class Rows:
         """All rows of a run in the order of its histories; None if they are too many."""
         if self._whole is None or self._whole[0] != run:
             where = ds.field("run") == run
-            with _reading(self.path):
+            with reading(self.path):
                 few = self._data.count_rows(filter=where) <= WHOLE_RUN_MAX
                 self._whole = (run, self._data.to_table(filter=where).sort_by(_ORDER) if few else None)
         return self._whole[1]
@@ -89,7 +83,7 @@ class Rows:
         whole = self.whole(run)
         if whole is not None:
             return whole.filter(where)
-        with _reading(self.path):
+        with reading(self.path):
             return self._data.filter(ds.field("run") == run).filter(where).head(SELECTED_MAX).sort_by(_ORDER)
 
     def story(self, run: str) -> type[Story]:
@@ -131,18 +125,21 @@ class Subject:
         return self.replays.get(run) or self.replays.get("")
 
 
-def subject_at(path: str, *, most: int, shown: str = "") -> Subject:
+def subject_at(
+    path: str, *, most: int, shown: str = "", spark: Sessions = explained_session, here_up_to: int = HERE_UP_TO
+) -> Subject:
     """The run, sweep or trace at a path, with at most ``most`` of its violations.
 
-    ``shown`` is the path that the report names, if the results of a run or a sweep will be moved there.
+    ``shown`` is the path that the report names, if the results of a run or a sweep will be moved there. ``spark`` opens a
+    session; it is called only if a trace that brings no verdict with it has more than ``here_up_to`` rows.
     """
     directory = Path(path)
     if (directory / "sweep.json").is_file():
-        with _reading(str(directory)):
+        with reading(str(directory)):
             return _sweep(directory, most, Path(shown or path))
     if (directory / "summary.json").is_file() and (directory / "trace").exists():
-        return _run(directory, most, Path(shown or path))
-    verification = outcomes_of(path)
+        return _run(directory, most, Path(shown or path), spark, here_up_to)
+    verification = outcomes_of(path, spark, here_up_to)
     return Subject(
         kind="trace",
         name=directory.name or path,
@@ -155,23 +152,16 @@ def subject_at(path: str, *, most: int, shown: str = "") -> Subject:
     )
 
 
-_HERE_UP_TO: Final = 300_000
-"""Rows of a trace that are verified without starting Spark."""
-
-
-def outcomes_of(path: str) -> Verification:
+def outcomes_of(path: str, spark: Sessions = explained_session, here_up_to: int = HERE_UP_TO) -> Verification:
     """The verification of a trace that brings none with it: here if it is small, on Spark if it is not."""
-    if plan([path], 1).rows > _HERE_UP_TO:
-        with failures_as_sentences(), session() as spark:
-            verification = verify(spark, [path])
-        if verification.malformed:
-            raise MalformedTrace(verification.malformed)
-        return verification
-    found = read(path)
-    malformed = validate(found.table, found.files)
-    if malformed:
-        raise MalformedTrace(malformed)
-    return check(found.table)
+    if not is_small([path], here_up_to):
+        with spark() as session:
+            verification = verify(session, [path])
+    else:
+        verification = verify_here([path])
+    if verification.malformed:
+        raise MalformedTrace(verification.malformed)
+    return verification
 
 
 def _where_all(path: str, properties: Iterable[str]) -> str:
@@ -180,11 +170,11 @@ def _where_all(path: str, properties: Iterable[str]) -> str:
     return f"`plainchant verify {shlex.quote(path)}{asked} --violations all.jsonl` writes all of them"
 
 
-def _run(directory: Path, most: int, shown: Path) -> Subject:
+def _run(directory: Path, most: int, shown: Path, spark: Sessions, here_up_to: int) -> Subject:
     summary = _json(directory / "summary.json")
     trace = directory / "trace"
     told = summary.get("verification")
-    verification = _verification(told, directory) if isinstance(told, dict) else outcomes_of(str(trace))
+    verification = _verification(told, directory) if isinstance(told, dict) else outcomes_of(str(trace), spark, here_up_to)
     run: dict[str, Any] = summary["run"] if isinstance(summary.get("run"), dict) else {}
     warnings = list(verification.warnings)
     if run.get("drained") and not run.get("quiet", True):

@@ -24,7 +24,8 @@ _OUT_OF_MEMORY: Final = (
 )
 _PYTHON_MEMORY: Final = r"(?m)^(?:MemoryError|pyarrow\.lib\.ArrowMemoryError|numpy\.[\w.]*_ArrayMemoryError)\b"
 _UNREADABLE: Final = (
-    r"(?:CANNOT_READ_FILE_FOOTER|Could not read footer for file:?|CANNOT_READ_FILE)[^\n]*?((?:\w+:)?/[^\s,;\"'`]+)"
+    r"(?:CANNOT_READ_FILE_FOOTER|Could not read footer for file:?|CANNOT_READ_FILE|FAILED_READ_FILE)"
+    r"[^\n]*?((?:\w+:)?/[^\s,;\"'`]+)"
 )
 _LOST: Final = r"ExecutorLostFailure|Python worker exited unexpectedly|EXECUTOR_LOST|Slave lost|Remote RPC client disassociated"
 # Py4J's last two words for a JVM that is gone; what the JVM itself reports goes on after the name of the call.
@@ -54,7 +55,8 @@ _RULES: Final = {
         "the result is too large for Spark's driver ({}): give it more with --memory"
     ),
     r"No space left on device": (
-        "there is no space left on the disk that Spark writes to: free some, or set SPARK_LOCAL_DIRS to another"
+        "there is no space left on the disk that Spark writes to: free some, or set TMPDIR to another directory, "
+        "on the workers of a cluster SPARK_LOCAL_DIRS"
     ),
     _UNREADABLE: f"{{}} cannot be read as Parquet: it is cut off, corrupt or something else; {_AGAIN}",
     r"((?:\w+:)?/[^\s,;\"'`]+) is not a Parquet file": f"{{}} is not a Parquet file: {_AGAIN}",
@@ -73,6 +75,9 @@ _RULES: Final = {
 }
 """Patterns, and the sentences for them; what a pattern's group finds (a path, a version) goes into the sentence."""
 _OURS: Final = re.compile(r"(?m)^(plainchant(?:\.\w+)+)\.(\w+): (.+)$")
+_IN_A_TASK: Final = "Traceback (most recent call last)"
+_CALLING: Final = "An error occurred while calling"
+_REASON_MAX: Final = 300
 _SPARKS: Final = ("pyspark.", "py4j.", "grpc.", "grpc_status.")
 
 
@@ -109,9 +114,30 @@ def failures_as_sentences() -> Iterator[None]:
         raise told from error
 
 
+@contextlib.contextmanager
+def explained_here() -> Iterator[None]:
+    """The same inside a session that ends with the block: an exception of Spark's asks the JVM for its words, so not later.
+    What no rule knows is a sentence, too, unless a task of ours failed: its traceback is what we need then."""
+    try:
+        with failures_as_sentences():
+            yield
+    except Exception as error:
+        if not type(error).__module__.startswith(_SPARKS):
+            raise
+        text = _text(error)
+        if _IN_A_TASK in text:
+            raise RuntimeError(text) from None
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_CALLING)]
+        reason = (lines or [type(error).__name__])[0].strip().rstrip(".")[:_REASON_MAX]
+        raise LabError(f"Spark failed: {reason}; PLAINCHANT_SPARK_LOG=FILE keeps all that it says") from None
+
+
 def _text(error: BaseException) -> str:
     """All that an exception of Spark's says. Its ``str`` may leave out the Java side, which often is the only one to know."""
-    texts = [str(error)]
+    try:
+        texts = [str(error)]
+    except OSError as gone:  # it asks the JVM for the words
+        texts = [str(gone)]
     cause = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     if cause is not None:
         with contextlib.suppress(Exception):  # the JVM that knows may be gone

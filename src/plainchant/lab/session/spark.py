@@ -4,10 +4,10 @@
 process already has is used and left alone. A local session listens on loopback only, has its files in one scratch directory, and
 prints nothing on standard error (see ``jvm``).
 
-Workers on this machine run our interpreter; those of a cluster or a Connect server get our code as a zip, which goes before what
-is installed there, so that driver and tasks have the same version. What it *requires* (NumPy, PyArrow, msgspec) must be installed
-there. A master or server that does not answer is refused within seconds, and a cluster proves with one small job that it has an
-executor with a Python that can run ours.
+Workers on this machine run our interpreter; those of a cluster or a Connect server get our code as a zip (``code``), so that
+driver and tasks have the same version. What it *requires* (NumPy, PyArrow, msgspec) must be installed there. A master or server
+that does not answer is refused within seconds, and a cluster proves with one small job that it has an executor with a Python that
+can run ours. A task that fails is run again, here as on a cluster: four times in all.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ..errors import LabError
-from .code import write_package
-from .failures import explain_failure, failures_as_sentences
+from .code import has_code, send_code, write_package
+from .failures import explain_failure, explained_here, failures_as_sentences
 from .java import find_java
 from .jvm import START_WITHIN, Jvm, changed_environment, end, given_up_after, launch, unchanged_process, why_not_started
 
@@ -58,10 +59,20 @@ _ALWAYS: Final = {
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
     "spark.log.structuredLogging.enabled": "false",
 }
+_ATTEMPTS: Final = 4
+"""How often a task may fail: Spark's own number on a cluster. On one machine it would be once, and a worker that the kernel ends
+for want of memory the end of everything."""
+_OWN_OPTIONS: Final = {"spark.master": "--master", "spark.remote": "--remote", "spark.driver.memory": "--memory"}
+"""Settings that have options of their own."""
+_UNLIMITED_SLOTS: Final = 128
+"""Taken for the slots of a cluster that adds executors as tasks wait, without a limit."""
+_ROOM: Final = 1_000_000
+"""Bytes that must be free for a session's files. A JVM that cannot write where it listens would be waited for without end."""
 _NOT_INHERITED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_API_MODE", "SPARK_CONNECT_MODE", "SPARK_REMOTE")
 """Variables that would give another session than the one that was asked for."""
 _MASTER: Final = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://.+|yarn|k8s://.+")
 _LOOPBACK: Final = "127.0.0.1"
+_PY_FILES: Final = "spark.submit.pyFiles"
 _QUICK: Final = "-XX:TieredStopAtLevel=1"
 
 
@@ -73,13 +84,21 @@ def session(
     memory: str | None = None,
     shuffle_partitions: int | None = None,
     quick: bool = False,
+    conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """A Spark session for the duration of the block: ``with session() as spark: ...``.
 
     ``master`` is as Spark writes it (``local[*]``, ``spark://host:7077``, ``yarn``, ``k8s://...``), ``remote`` a Connect server
     (``sc://host:15002``; the environment variable ``SPARK_REMOTE`` if neither is given). ``memory`` is that of the driver,
     which on one machine is all of Spark's; ``quick`` is for small inputs and tests, where compiling Java code well does not pay.
+    ``conf`` has settings of Spark's, which go before ours: ``{"spark.executor.memory": "8g"}``.
     """
+    given = dict(conf or {})
+    for name in given:
+        if name in _OWN_OPTIONS:
+            raise LabError(f"{name} has an option of its own: say it by {_OWN_OPTIONS[name]}")
+        if not name.startswith("spark."):
+            raise LabError(f"{name!r} is no setting of Spark's: their names begin with spark.")
     if master is not None and remote is not None:
         raise LabError("a session has a master or a Connect server, not both: leave one of them out")
     if importlib.util.find_spec("pyspark") is None:
@@ -87,25 +106,83 @@ def session(
     remote = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
     active = _active()
     if active is not None:
+        if given:
+            raise LabError(f"this process has a Spark session already, which is used as it is: set {', '.join(given)} there")
         yield active
         return
-    with tempfile.TemporaryDirectory(prefix="plainchant-", ignore_cleanup_errors=True) as scratch, unchanged_process():
-        place = Path(scratch)
-        with _connected(remote, place) if remote else _started(master or "local[*]", place, memory, quick) as spark:
-            partitions = shuffle_partitions or max(_SHUFFLE_PARTITIONS, 2 * slots(spark))
-            spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    with _files_written():
+        scratch = tempfile.TemporaryDirectory(prefix="plainchant-", ignore_cleanup_errors=True)
+    with scratch, unchanged_process():
+        place = Path(scratch.name)
+        with _files_written(), tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(bytes(_ROOM))
+        with _connected(remote, place, given) if remote else _started(_again(master), place, memory, quick, given) as spark:
+            if "spark.sql.shuffle.partitions" not in given:
+                partitions = shuffle_partitions or max(_SHUFFLE_PARTITIONS, 2 * slots(spark))
+                spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
             yield spark
 
 
-def slots(spark: SparkSession) -> int:
-    """How many tasks run at the same time."""
-    local = _local_slots(spark.conf.get("spark.master", "") or "")
-    if local is not None and "connect" not in type(spark).__module__:
-        return local
-    # What Spark splits a range into by default is its number of slots, on a cluster and behind a Connect server alike.
-    from pyspark.sql import functions as F
+@contextlib.contextmanager
+def explained_session(master: str | None = None, remote: str | None = None, **options: Any) -> Iterator[SparkSession]:
+    """A :func:`session` in which Spark's failures become sentences, while the JVM that knows of them is still there."""
+    with failures_as_sentences(), session(master, remote, **options) as spark, explained_here():
+        yield spark
 
-    return max(1, spark.range(1_000_000).select(F.spark_partition_id().alias("part")).distinct().count())
+
+@contextlib.contextmanager
+def _files_written() -> Iterator[None]:
+    """A start that finds no room for its files, as a sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LabError(f"Spark cannot write its files ({reason}): make room, or set TMPDIR to another directory") from error
+
+
+def _again(master: str | None) -> str:
+    """A master whose tasks are run again: on one machine Spark does that only if the master's name says so."""
+    found = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master or "local[*]")
+    return master or "" if found is None else f"local[{found[1] or 1},{_ATTEMPTS}]"
+
+
+def slots(spark: SparkSession) -> int:
+    """How many tasks run at the same time; where executors come as they are needed, how many will at most."""
+    local = _local_slots(spark.conf.get("spark.master", "") or "")
+    is_connected = "connect" in type(spark).__module__
+    if local is not None and not is_connected:
+        return local
+    at_most = _dynamic_slots(spark)
+    if at_most is not None:
+        return at_most
+    if not is_connected:
+        return int(spark.sparkContext.defaultParallelism)
+    if spark not in _KNOWN_SLOTS:
+        # What Spark splits a range into by default is its number of slots. Behind a server only a job can tell.
+        from pyspark.sql import functions as F
+
+        parts = spark.range(1_000_000).select(F.spark_partition_id().alias("part"))
+        _KNOWN_SLOTS[spark] = 1 + parts.agg(F.max("part").alias("last")).collect()[0]["last"]
+    return _KNOWN_SLOTS[spark]
+
+
+_KNOWN_SLOTS: Final[weakref.WeakKeyDictionary[SparkSession, int]] = weakref.WeakKeyDictionary()
+"""Of sessions of Connect."""
+
+
+def _dynamic_slots(spark: SparkSession) -> int | None:
+    """The slots of a cluster that adds executors while tasks wait: those that it has now say nothing; None for others."""
+
+    def setting(name: str, otherwise: str) -> str:
+        return spark.conf.get(name, otherwise) or otherwise
+
+    if setting("spark.dynamicAllocation.enabled", "false").lower() != "true":
+        return None
+    executors = setting("spark.dynamicAllocation.maxExecutors", "")
+    if not executors.isdecimal():
+        return _UNLIMITED_SLOTS
+    tasks = int(setting("spark.executor.cores", "1")) // int(setting("spark.task.cpus", "1"))
+    return max(1, min(int(executors) * max(tasks, 1), _UNLIMITED_SLOTS))
 
 
 def _active() -> SparkSession | None:
@@ -122,19 +199,24 @@ def _active() -> SparkSession | None:
 
 
 @contextlib.contextmanager
-def _started(master: str, scratch: Path, memory: str | None, quick: bool) -> Iterator[SparkSession]:
+def _started(master: str, scratch: Path, memory: str | None, quick: bool, given: Mapping[str, str]) -> Iterator[SparkSession]:
     """A classic session: a JVM of ours, whose tasks run in it or on the cluster that ``master`` names."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     cores = _local_slots(master)
     _check_master(master)
-    java = find_java(scratch)
     settings = {**_ALWAYS, "spark.master": master, "spark.driver.memory": _driver_memory(memory)}
-    settings |= _settings(scratch, quick, cores is not None)
+    with _files_written():
+        java = find_java(scratch)
+        settings |= _settings(scratch, quick, cores is not None)
+    if code := [files for files in (given.get(_PY_FILES), settings.get(_PY_FILES)) if files]:
+        given = {**given, _PY_FILES: ",".join(code)}
+    settings |= given
     with changed_environment(_environment(master, str(java.home))):
         serial = ["-XX:+UseSerialGC"] if (os.cpu_count() or 1) <= _SERIAL_UP_TO else []
-        jvm = launch(settings, [*serial, *([_QUICK] if quick else [])], java, scratch)
+        with _files_written():
+            jvm = launch(settings, [*serial, *([_QUICK] if quick else [])], java, scratch)
         owner, failed = os.getpid(), True
         try:
             with given_up_after(jvm, START_WITHIN) as too_late:
@@ -147,6 +229,7 @@ def _started(master: str, scratch: Path, memory: str | None, quick: bool) -> Ite
                     if too_late.is_set():
                         raise LabError(f"{master} gave no session within {START_WITHIN} s: see that it runs") from error
                     raise _why_not_started_on(jvm, master, settings, error) from error
+            has_code(spark)
             if cores is None:
                 _prove(spark, f"the cluster {master}")
             yield spark
@@ -187,7 +270,7 @@ def _forget_classic() -> None:
 
 
 @contextlib.contextmanager
-def _connected(remote: str, scratch: Path) -> Iterator[SparkSession]:
+def _connected(remote: str, scratch: Path, given: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session on a Connect server."""
     from pyspark.sql import SparkSession
 
@@ -198,8 +281,10 @@ def _connected(remote: str, scratch: Path) -> Iterator[SparkSession]:
     try:
         with failures_as_sentences():
             _retry(spark, times=_RETRIES)
-            spark.addArtifacts(str(write_package(scratch)), pyfile=True)
+            send_code(spark)
             spark.conf.set("spark.sql.session.timeZone", "UTC")
+            for name, value in given.items():
+                _set(spark, name, value)
         _prove(spark, f"the Connect server {remote}")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the exception that follows says it
@@ -210,6 +295,13 @@ def _connected(remote: str, scratch: Path) -> Iterator[SparkSession]:
                 _retry(spark, times=1)
                 spark.stop()
         os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+
+
+def _set(spark: SparkSession, name: str, value: str) -> None:
+    """Of a server that runs already, only some settings can be changed."""
+    if not spark.conf.isModifiable(name):
+        raise LabError(f"{name} cannot be set on a Spark Connect server that runs: set it where the server is started")
+    spark.conf.set(name, value)
 
 
 def _retry(spark: SparkSession, *, times: int) -> None:
@@ -231,7 +323,7 @@ def _settings(scratch: Path, quick: bool, is_local: bool) -> dict[str, str]:
     if is_local:
         own = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
         return {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK, **own}
-    code = {"spark.submit.pyFiles": str(write_package(scratch))}
+    code = {_PY_FILES: str(write_package(scratch))}
     return {**code, "spark.executor.extraJavaOptions": _QUICK} if quick else code
 
 

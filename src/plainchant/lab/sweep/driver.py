@@ -5,7 +5,8 @@ one job with one long task per slot for the units that are missing, watches mark
 travels through Spark: a task returns one row, which says what kept it from working, if something did. So a sweep can be
 interrupted at any time (Ctrl-C, a killed executor, a lost driver), the same command continues it, and it works the same over
 Connect. A job that fails is started again as long as each attempt commits something: the loss of a worker does not end a sweep
-even where the master never retries a task (``local[2]``). The driver and all executors must share the directory.
+even where the master never runs a task again (a user's own session on ``local[2]``). The driver and all executors must share the
+directory.
 """
 
 from __future__ import annotations
@@ -110,8 +111,9 @@ def sweep(
 
     ``tasks``: how many there are; None: one a slot. ``perform`` does one run, where a user has their own way of that.
     """
-    from ..session import slots
+    from ..session import send_code, slots
 
+    send_code(spark)
     definition, complete = swept(definition, directory)
     store = Store(directory)
     most = tasks or slots(spark)

@@ -29,6 +29,7 @@ from ...sim import Simulation
 from ...trace import TraceBuffer
 from ...trace.schema import SCHEMA
 from ..errors import LabError
+from ..session import code_digest
 from ..verify.check import check
 
 Keep: TypeAlias = Literal["all", "violations", "none"]
@@ -60,6 +61,8 @@ class Definition:
     """Asked for by name; empty: what the scenario verifies, or what each run promises."""
     unit_runs: int
     """Runs in a unit."""
+    code: str
+    """A digest of the code: results of two versions are never in one directory."""
 
     @functools.cached_property
     def seed_list(self) -> Sequence[int]:
@@ -112,6 +115,7 @@ class Definition:
         """What ``sweep.json`` says; the scenario's text stands beside it."""
         return {
             "plainchant": __version__,
+            "code": self.code,
             "scenario": self.scenario,
             "filename": self.filename,
             "seeds": self.seeds,
@@ -127,7 +131,7 @@ class Definition:
     @functools.cached_property
     def id(self) -> str:
         """The same for the same sweep and for no other, whatever its scenario file is called today."""
-        what = [__version__, self.text, list(self.seed_list), self.grid, self.keep, self.properties]
+        what = [__version__, self.code, self.text, list(self.seed_list), self.grid, self.keep, self.properties]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -161,6 +165,7 @@ def define(
         keep=keep,  # type: ignore[arg-type]  # one of them, as was just checked
         properties=tuple(dict.fromkeys(properties)),
         unit_runs=1,
+        code=code_digest(),
     )
     _check_size(definition)
     for point in definition.points:
@@ -287,6 +292,7 @@ def read_definition(text: str, scenario_text: str, where: str) -> Definition:
     try:
         said = json.loads(text)
         same = {name: said[name] for name in ("scenario", "filename", "seeds", "keep", "unit_runs")}
+        same["code"] = said.get("code", "")  # sweeps of earlier versions do not say
         grid = tuple((key, tuple(values)) for key, values in said["grid"])
         return Definition(text=scenario_text, grid=grid, properties=tuple(said["properties"]), **same)
     except (ValueError, KeyError, TypeError) as error:

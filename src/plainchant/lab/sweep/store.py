@@ -194,6 +194,8 @@ def _difference(said: dict[str, Any], stored: Definition, wanted: Definition) ->
     now = wanted.to_json()
     if said.get("plainchant") != now["plainchant"]:
         return f"made by plainchant {said.get('plainchant')}, this is {now['plainchant']}"
+    if said.get("code") != now["code"]:
+        return "made by plainchant's code before it was changed"
     if stored.text != wanted.text:
         return "of another scenario, or of this one before it was changed"
     for key in ("seeds", "grid", "keep", "properties"):

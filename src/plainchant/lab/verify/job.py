@@ -37,6 +37,7 @@ from ..properties.reference import require_known
 from ..properties.report import MAX_SHOWN, Result
 from ..properties.timing import deadlines
 from ..properties.timing.deadlines import Timed, timed
+from ..session import send_code
 from ..session import slots as slots_of
 from ..session.progress import watched
 from . import parts
@@ -97,6 +98,7 @@ def verify(
     of a property are described for each run (None: all). ``progress`` is called now and then with what is being done and the
     share of it that is done."""
     require_known(properties or ())
+    send_code(spark)
     paths = [str(path) for path in paths]
     options = Options(tuple(properties) if properties is not None else None, most)
     try:
@@ -126,8 +128,8 @@ def verify(
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
     except MalformedTrace as error:
-        return _verification(Sum(malformed=list(error.malformed)), options)
-    return _verification(total, options)
+        return verification_of(Sum(malformed=list(error.malformed)), options)
+    return verification_of(total, options)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class Options:
     most: int | None
 
 
-def _verification(total: Sum, options: Options) -> Verification:
+def verification_of(total: Sum, options: Options) -> Verification:
     """The same result whichever task finished first."""
     total.malformed.sort(key=lambda p: (p.file or "", p.run or "", p.process or "", p.index or 0, p.problem))
     del total.malformed[MAX_PROBLEMS:]

@@ -9,6 +9,7 @@ and its name.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -145,8 +146,9 @@ def _row_groups(metadata: pq.FileMetaData, path: str, file: str, label: str) -> 
         group = metadata.row_group(number)
         statistics = group.column(run).statistics
         low = high = None
-        if statistics is not None and statistics.has_min_max and isinstance(statistics.min, str):
-            low, high = label + statistics.min, label + statistics.max
+        with contextlib.suppress(UnicodeDecodeError):  # a name that is no UTF-8 is told when its row is read
+            if statistics is not None and statistics.has_min_max and isinstance(statistics.min, str):
+                low, high = label + statistics.min, label + statistics.max
         yield Piece(path, file, (number,), group.num_rows, label, low, high)
 
 
@@ -246,7 +248,20 @@ def typed(table: pa.Table, file: str | None) -> pa.Table:
                 problem = f"column {name!r} has values that are no {_PLAIN[name]}: {error}"
                 raise MalformedTrace([Malformed(file, None, None, None, problem)]) from error
         columns[name] = column
+        _check_text(name, column, file)
     return pa.table(columns)
+
+
+def _check_text(name: str, column: pa.ChunkedArray, file: str | None) -> None:
+    """Refuses strings that are no UTF-8, which Arrow reads as they are. Of coded ones only the codes' values are looked at."""
+    if name not in STRINGS and name != "members":
+        return
+    try:
+        for chunk in column.chunks:
+            (chunk.dictionary if name in STRINGS else chunk).validate(full=True)
+    except pa.ArrowException as error:
+        problem = f"column {name!r} has values that are no {_PLAIN[name]}: {error}"
+        raise MalformedTrace([Malformed(file, None, None, None, problem)]) from error
 
 
 def renamed(table: pa.Table, label: str) -> pa.Table:

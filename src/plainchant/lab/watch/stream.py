@@ -8,17 +8,18 @@ when a session is closed; a file sink keeps a list of all files for ever.)
 
 Files may reach the stream in another order, or again after a failure: histories have indices, so a state takes what is next and
 ignores what it has. The stream deletes files that it is done with, and old checkpoints; what is kept is bounded by ``growing``.
-On a cluster all machines must share the directory. A violation shows after the follower's pause, the trigger interval and one
-micro-batch; ``docs/watch.md`` has what was measured.
+The directory of a :class:`State` has all of it: the files that wait, Spark's checkpoint, the verdicts. A later stream on the same
+directory continues, even if spools have gone meanwhile. On a cluster all machines must share it. A violation shows after the
+follower's pause, the trigger interval and one micro-batch; ``docs/watch.md`` has what was measured.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import pickle
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -32,8 +33,9 @@ import pyarrow.parquet as pq
 from ...core.model import UsageError
 from ...trace.fact import Fact
 from ...trace.spool import file_name
+from ..errors import LabError
 from ..properties.growing import Growing
-from ..session.failures import explain_failure
+from ..session import code_digest, explain_failure, send_code
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +53,8 @@ _SETTINGS: Final = {
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
 }
+_ROUNDS_MAX: Final = 10**12
+"""Rounds of one stream; a file's name is never used twice, as Spark takes a name that it knows for a file that it has."""
 _STAGED: Final = pa.schema(
     [("run", pa.string()), ("round", pa.int64()), ("process", pa.string()), ("rows", pa.int64()), ("facts", pa.binary())]
 )
@@ -63,19 +67,59 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[Fact]).decode
 
 
-class Staging:
-    """Facts as small files in a directory, one a round."""
+class State:
+    """The directory of a live verdict, for one stream at a time: ``facts``, ``checkpoint`` and ``verdicts``."""
 
     def __init__(self, directory: str | Path) -> None:
+        """Takes the directory; LabError if another stream has it, or if its state is from other code."""
+        self.directory = Path(os.path.abspath(directory))
+        try:
+            (self.directory / "verdicts").mkdir(parents=True, exist_ok=True)
+            self._lock = (self.directory / "lock").open("a+")
+        except OSError as error:
+            raise LabError(f"cannot write to {directory}: {error.strerror}; name another directory with --state") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise LabError(f"another watch keeps its state in {directory}: name another directory with --state") from None
+        try:
+            self.staging = Staging(self.directory / "facts", starts=self._begin())
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> int:
+        """How often a stream has begun here, this one included."""
+        file, starts, code = self.directory / "state.json", 0, code_digest()
+        if file.is_file():
+            told = json.loads(file.read_text(encoding="utf-8"))
+            if told["code"] != code:
+                raise LabError(f"the state in {self.directory} is of other code of plainchant's: name another with --state")
+            starts = told["starts"]
+        hidden = file.with_name("_state.json")
+        hidden.write_text(json.dumps({"code": code, "starts": starts + 1}) + "\n", encoding="utf-8")
+        hidden.replace(file)
+        return starts + 1
+
+    def close(self) -> None:
+        """Leaves the directory to the next."""
+        self._lock.close()
+
+
+class Staging:
+    """Facts as small files in a directory, one a round. Rounds of a later stream have larger numbers."""
+
+    def __init__(self, directory: str | Path, *, starts: int = 0) -> None:
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._round = 0
+        self._first = self._round = starts * _ROUNDS_MAX
         self._runs: dict[str, int] = {}
         """Runs, and how many rounds without facts each is told of: what waits for an end of rounds gets it."""
 
     def warm_up(self) -> None:
         """A file about nobody: the first micro-batch starts Python's workers and compiles, which takes seconds."""
-        self._put([{"run": NOBODY, "round": 0, "rows": 0}])
+        self._put([{"run": NOBODY, "round": self._first, "rows": 0}])
 
     def write(self, facts: Iterable[Fact]) -> int:
         """One round: its facts become a file, if it has any or a run waits for ends of rounds; how many rows they stand for."""
@@ -98,9 +142,9 @@ class Staging:
 
     def _put(self, rows: list[dict[str, Any]]) -> None:
         number = rows[0]["round"]
-        hidden = self.directory / f"_{number:09d}"
+        hidden = self.directory / f"_{number:018d}"
         pq.write_table(pa.Table.from_pylist(rows, schema=_STAGED), hidden, compression="lz4")
-        hidden.rename(self.directory / f"{number:09d}.parquet")
+        hidden.rename(self.directory / f"{number:018d}.parquet")
 
 
 def _thinned(facts: list[Fact]) -> Iterator[Fact]:
@@ -144,26 +188,26 @@ def judge(verdicts: str, key: tuple[str], batches: Iterator[pd.DataFrame], state
 
 
 class LiveVerdict:
-    """The stream over a staging directory, while the block lasts: ``with LiveVerdict(spark, staging) as verdict``."""
+    """The stream over a state's facts, while the block lasts: ``with LiveVerdict(spark, state) as verdict``."""
 
-    def __init__(self, spark: SparkSession, staging: Staging, *, interval: float = INTERVAL) -> None:
+    def __init__(self, spark: SparkSession, state: State, *, interval: float = INTERVAL) -> None:
         if "connect" in type(spark).__module__:
             raise UsageError("a live verdict needs Spark's driver here, where the spools are: use --master instead of --remote")
         self._spark = spark
-        self._staging = staging
-        self._verdicts = staging.directory.with_name(f"{staging.directory.name}-verdicts")
+        self._staging = state.staging
+        self._verdicts = state.directory / "verdicts"
+        self._checkpoint = state.directory / "checkpoint"
         self._interval = interval
         self._query: Any = None
         self._kept: dict[str, str | None] = {}
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._read: dict[Path, tuple[int, dict[str, Any]]] = {}
 
     def __enter__(self) -> LiveVerdict:
         from pyspark.sql.streaming.state import GroupStateTimeout
 
         spark = self._spark
-        self._scratch = tempfile.TemporaryDirectory(prefix="plainchant-stream-", ignore_cleanup_errors=True)
-        self._verdicts.mkdir(exist_ok=True)
+        send_code(spark)
+        self._warm.unlink(missing_ok=True)
         self._kept = {name: spark.conf.get(name, None) for name in _SETTINGS}
         for name, value in _SETTINGS.items():
             spark.conf.set(name, value)
@@ -180,7 +224,7 @@ class LiveVerdict:
             judged.writeStream.outputMode("update")
             .format("noop")
             .trigger(processingTime=f"{round(self._interval * 1000)} milliseconds")
-            .option("checkpointLocation", f"{self._scratch.name}/checkpoint")
+            .option("checkpointLocation", str(self._checkpoint))
             .start()
         )
         return self
@@ -193,8 +237,6 @@ class LiveVerdict:
                     self._spark.conf.unset(name)
                 else:
                     self._spark.conf.set(name, value)
-        if self._scratch is not None:
-            self._scratch.cleanup()
 
     @property
     def runs(self) -> dict[str, dict[str, Any]]:
@@ -208,7 +250,11 @@ class LiveVerdict:
     @property
     def is_warm(self) -> bool:
         """Whether the first micro-batch is done."""
-        return any(self._verdicts.glob("[!_]*.json"))
+        return self._warm.exists()
+
+    @property
+    def _warm(self) -> Path:
+        return self._verdicts / f"{file_name(NOBODY)}.json"
 
     @property
     def problem(self) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -19,7 +19,7 @@ from ...trace.fact import Fact
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .stream import Staging
+    from .stream import State
 
 LARGEST: Final = 256 * 1024 * 1024
 """Bytes of spools up to which the whole verification is done by itself when all is over."""
@@ -58,7 +58,8 @@ class NoVerdict:
 
 class SparkVerdict:
     """``start`` it, give it facts, ``stop`` it. ``whole`` makes the trace to verify at the end and returns its place; None: the
-    end is not verified here. ``staging``: where facts wait for Spark, a directory that a cluster's machines share."""
+    end is not verified here. ``state``: the directory of what was judged, which a cluster's machines share and a later verdict
+    continues; without one it begins anew."""
 
     def __init__(
         self,
@@ -66,15 +67,16 @@ class SparkVerdict:
         *,
         master: str | None = None,
         memory: str | None = None,
-        staging: Path | None = None,
+        conf: Mapping[str, str] | None = None,
+        state: Path | None = None,
     ) -> None:
-        self._whole, self._master, self._memory, self._place = whole, master, memory, staging
+        self._whole, self._master, self._memory, self._conf, self._place = whole, master, memory, conf, state
         self._lock = threading.Lock()
         self._stop, self._is_over, self._ready = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="verdict", daemon=True)
-        self._state, self._why = "starting", "Spark is starting, which takes some seconds"
+        self._phase, self._why = "starting", "Spark is starting, which takes some seconds"
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
-        self._staging: Staging | None = None
+        self._state: State | None = None
         self._runs: dict[str, dict[str, Any]] = {}
         self._final: dict[str, Any] | None = None
         self._staged = 0
@@ -83,11 +85,11 @@ class SparkVerdict:
         """Facts can be taken from now on; they wait on disk until Spark is there."""
         self._scratch = tempfile.TemporaryDirectory(prefix="plainchant-watch-", ignore_cleanup_errors=True)
         try:
-            from .stream import Staging
+            from .stream import State
         except ImportError as error:
             self._fail(f"the verdict needs Spark, which is not installed ({error}): pip install 'plainchant[lab]'")
             return
-        self._staging = Staging((self._place or Path(self._scratch.name)) / "facts")
+        self._state = State(self._place or Path(self._scratch.name, "state"))
         self._thread.start()
 
     def wait(self, seconds: float = 120.0) -> None:
@@ -99,38 +101,38 @@ class SparkVerdict:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._leave()
         if self._scratch is not None:
             self._scratch.cleanup()
 
     def take(self, facts: Iterable[Fact]) -> None:
         with self._lock:
-            if self._staging is not None:
-                self._staged += self._staging.write(facts)
+            if self._state is not None:
+                self._staged += self._state.staging.write(facts)
 
     def ended(self) -> None:
         self._is_over.set()
 
     def told(self, run: str | None) -> dict[str, Any]:
         return {
-            "state": self._state,
+            "state": self._phase,
             "why": self._why,
             "so_far": self._runs.get(run or ""),
             "final": self._final,
             "staged": self._staged,
-            "ending": self._whole is not None and self._is_over.is_set() and self._final is None and self._state == "on",
+            "ending": self._whole is not None and self._is_over.is_set() and self._final is None and self._phase == "on",
         }
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing more will be said: all is over and verified, or there is no verdict."""
-        return self._final is not None or self._state == "failed"
+        return self._final is not None or self._phase == "failed"
 
     def _run(self) -> None:
         try:
-            from ..session import session
-            from ..session.failures import failures_as_sentences
+            from ..session import explained_session
 
-            with failures_as_sentences(), session(self._master, memory=self._memory, quick=True) as spark:
+            with explained_session(self._master, memory=self._memory, conf=self._conf, quick=True) as spark:
                 self._judge(spark)
         except PlainchantError as error:
             self._fail(str(error))
@@ -139,20 +141,25 @@ class SparkVerdict:
 
     def _fail(self, why: str) -> None:
         if not self._stop.is_set():
-            self._state, self._why = "failed", why
+            self._phase, self._why = "failed", why
         self._ready.set()
+        self._leave()
+
+    def _leave(self) -> None:
         with self._lock:
-            self._staging = None  # nobody reads it any more
+            if self._state is not None:
+                self._state.close()
+            self._state = None  # nobody reads it any more
 
     def _judge(self, spark: SparkSession) -> None:
         from .stream import LiveVerdict
 
-        assert self._staging is not None
-        with LiveVerdict(spark, self._staging) as stream:
+        assert self._state is not None
+        with LiveVerdict(spark, self._state) as stream:
             self._why = "Spark is there; the stream is starting"
             while not self._stop.wait(LOOK):
                 if not self._ready.is_set() and stream.is_warm:
-                    self._state, self._why = "on", ""
+                    self._phase, self._why = "on", ""
                     self._ready.set()
                 self._runs = stream.runs
                 if (problem := stream.problem) is not None:

@@ -90,6 +90,9 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     A request to join or to form a group is refused after ``ENTRY_PATIENCE`` times ``suspect_after``; a leaver is let go, or
     gives up waiting for that, after the group has settled whatever is under way.
 
+    That is enough for round trips of up to three times ``suspect_after``. With longer ones a formation, and
+    words that are lost, take longer.
+
     Static groups (``suspect_after = 0``, or a sequencer) have no bound: their members wait for each other for good.
     """
     if any(parameters.is_static(group) for group in groups) or not parameters.suspect_after:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 from ...core.model import ProcessId
 from .packets import Answer, Plan
+
+ENTRY_ROUNDS: Final = 8  # round trips that it takes to come in, where packets are lost: a plan, the end of a formation, the next
+ENTRY_LIMIT: Final = 3  # so many times as long as a near process waits, a far one waits more at most
 
 
 @dataclasses.dataclass(slots=True)
@@ -17,7 +21,6 @@ class Attempt:
     deadline: int
     called: dict[ProcessId, Answer | None]
     invited: bool = False
-    slowest: int = 0  # the time (ns) that the slowest answer took
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,10 +53,18 @@ class Entry:
     """A group that this process wants to be in: it asks ``contacts``, or has agreed with somebody's proposal."""
 
     contacts: tuple[ProcessId, ...]
+    started: int
     deadline: int
     agreed_with: ProcessId = ""
     attempt: int = 0
     invited: tuple[ProcessId, ...] = ()  # those to whom it was proposed
+    distance: int = 0  # time (ns) until a member first answered; 0: none has
+
+    def noted(self, now: int) -> None:
+        """A member has answered. Where that takes long it takes so many times as long to come in, but there is a limit."""
+        if not self.distance:
+            self.distance = max(1, now - self.started)
+            self.deadline += min(ENTRY_ROUNDS * self.distance, ENTRY_LIMIT * (self.deadline - self.started))
 
     def knows(self, process: ProcessId) -> bool:
         """Whether this process can have let us in."""

@@ -8,7 +8,8 @@ a process that joins (a part of one member), and parts of a partitioned group th
 
 **Finding each other.** The first member of a view is its part's *leader*. It shows itself to all whom the part has lost
 (``Beacon``, every ``merge_after``). Of two leaders that know of each other the one with the smaller name calls the other. A
-joiner asks whomever it knows (``AskJoin``); that is passed on to the leader.
+joiner asks whomever it knows (``AskJoin``); that is passed on to the leader, and answered (``NOTED``), by which the joiner
+knows how far the group is.
 
 **Coming together.** The leader calls the other leaders (``Call``), who follow one call at a time (``Answer``). Then it makes a
 ``Plan``: a tag that no other formation has, the number of the first view, larger than any that a part can have reached by then,
@@ -44,6 +45,8 @@ from .attempts import Attempt, Convened, Entry, Followed
 from .delivery import RANK_BITS
 from .membership import DEPARTED
 from .packets import Abandon, Answer, AskJoin, Beacon, Call, Convene, Members, Move, Opening, Plan
+from .parameters import LONGEST
+from .suspector import MOST_LEARNED
 
 if TYPE_CHECKING:
     from .part import Part
@@ -62,6 +65,8 @@ ENTRY_PATIENCE: Final = 32
 ANSWER_PATIENCE: Final = 2  # multiple of ``suspect_after`` that a call first waits for answers, and a plan to be in force
 DOUBLINGS: Final = 4  # waits that grow are doubled at most this often
 SHORT_LIVED: Final = 8  # a formation that loses a member within this multiple of ``suspect_after`` was a failure
+NOTED: Final = 0  # number of no attempt, in the answer to a process that asks to be let in
+CALLS: Final = 8  # calls whose answers tell how far other parts are
 FIRST_TAG: Final = 2  # tags of plans begin here: 1 is the first formation of a group that is formed by all at once
 
 
@@ -84,6 +89,8 @@ class Formations:
         self._timers: dict[GroupId, int] = {}
         self._asked: dict[tuple[GroupId, ProcessId, int], None] = {}  # proposals that the application has been asked about
         self._count = 0
+        self._calls: dict[GroupId, dict[int, int]] = {}  # when the latest calls began, also those that were given up
+        self._slowest: dict[GroupId, int] = {}  # the time that the slowest answer took since the formation in force began
         self._unanswered: dict[GroupId, int] = {}  # calls in a row that ended without an answer that agrees
         self._failures: dict[GroupId, int] = {}  # formations in a row that lost a member soon
         self._entered: dict[GroupId, int] = {}  # when the formation in force began here
@@ -92,7 +99,7 @@ class Formations:
     # --- coming in ----------------------------------------------------------------------------------------------------
 
     def ask_to_join(self, group: GroupId, contacts: Members) -> None:
-        self.entries[group] = Entry(contacts, self._after(ENTRY_PATIENCE))
+        self.entries[group] = Entry(contacts, self.host.now, self._after(ENTRY_PATIENCE))
         self._ask(group)
 
     def _after(self, patience: int) -> int:
@@ -132,7 +139,7 @@ class Formations:
         if agrees:
             self.attempts.pop(group, None)
             deadline = self._after(ENTRY_PATIENCE)
-            self.entries[group] = Entry((), deadline, invitation.proposer, invitation.attempt, invitation.members)
+            self.entries[group] = Entry((), self.host.now, deadline, invitation.proposer, invitation.attempt, invitation.members)
             self._timer(group, self.parameters.alive_every)
         self.host.send((invitation.proposer,), Answer(group, invitation.attempt, agrees, text=text))
         if not agrees:
@@ -174,18 +181,28 @@ class Formations:
             followed = self.followed.get(part.group)
             if followed is not None and followed.is_of(source, packet.attempt):
                 del self.followed[part.group]
+        elif type(packet) is AskJoin and (column := part.matrix.columns.get(packet.process)) is not None:
+            if not column.last:
+                column.heard = self.host.now  # it lives, and the Opening is still on its way to it
         elif leader != self.host.me:
             if type(packet) is not Convene and source != leader:
                 self.host.send((leader,), packet)
+            if type(packet) is AskJoin and source == packet.process:  # the leader may be dead
+                self.host.send((source,), Answer(part.group, NOTED, False))
         elif type(packet) is Beacon:
             self._saw(part, packet)
         elif type(packet) is AskJoin:
-            askers, process = self.askers.setdefault(part.group, {}), packet.process
-            if process not in part.members and process and (process in askers or len(askers) < ASKERS):
-                askers[process] = None
-                self._timer(part.group, 0)
+            self._asked_by(part, packet.process)
         else:
             self._convened(part, source, packet)
+
+    def _asked_by(self, part: Part, process: ProcessId) -> None:
+        """A process wants to be let in."""
+        askers = self.askers.setdefault(part.group, {})
+        if process and (process in askers or len(askers) < ASKERS):
+            askers[process] = None
+            self.host.send((process,), Answer(part.group, NOTED, False))
+            self._timer(part.group, 0)
 
     def _leader(self, part: Part) -> ProcessId:
         assert part.membership is not None
@@ -260,6 +277,7 @@ class Formations:
 
     def _answered(self, source: ProcessId, answer: Answer) -> None:
         attempt = self.attempts.get(answer.group)
+        self._learn(source, answer)
         if attempt is None or attempt.number != answer.attempt or source not in attempt.called:
             convened = self.plans.get(answer.group)
             is_planned = convened is not None and convened.attempt == answer.attempt
@@ -267,9 +285,23 @@ class Formations:
                 self._abandon(answer.group, answer.attempt, (source,))
             return
         attempt.called[source] = answer
-        attempt.slowest = max(attempt.slowest, self.host.now - attempt.started)
         if all(one is not None for one in attempt.called.values()):
             self._conclude(answer.group)
+
+    def _learn(self, source: ProcessId, answer: Answer) -> None:
+        """How long an answer takes, be it too late: a call waits for twice that."""
+        group = answer.group
+        entry = self.entries.get(group)
+        if answer.attempt == NOTED and entry is not None:
+            entry.noted(self.host.now)
+        started = self._calls.get(group, {}).get(answer.attempt)
+        if started is None:
+            return
+        limit = MOST_LEARNED * self.parameters.suspect_after
+        self._slowest[group] = min(max(self._slowest.get(group, 0), self.host.now - started), limit)
+        attempt = self.attempts.get(group)
+        if attempt is not None and not attempt.invited:
+            attempt.deadline = max(attempt.deadline, attempt.started + self._wait_for_answers(group))
 
     def _convened(self, part: Part, source: ProcessId, convene: Convene) -> None:
         """The plan of a call that this part follows."""
@@ -365,6 +397,10 @@ class Formations:
         if found:
             self._count += 1
             deadline = self.host.now + self._wait_for_answers(group)
+            calls = self._calls.setdefault(group, {})
+            calls[self._count] = self.host.now
+            while len(calls) > CALLS:
+                del calls[next(iter(calls))]
             self.attempts[group] = Attempt(self._count, self.host.now, deadline, dict.fromkeys(found))
             self.host.record("form", group, stage="call", called=list(found), situation="calls")
             self._call(group)
@@ -372,8 +408,9 @@ class Formations:
             self._plan(part, [], 0)
 
     def _wait_for_answers(self, group: GroupId) -> int:
-        """How long a call waits: twice as long as the one before, if that came to nothing."""
-        return ANSWER_PATIENCE * self.parameters.suspect_after << min(self._unanswered.get(group, 0), DOUBLINGS)
+        """How long a call waits: twice as long as the one before, if that came to nothing, and as the slowest answer took."""
+        wait = ANSWER_PATIENCE * self.parameters.suspect_after << min(self._unanswered.get(group, 0), DOUBLINGS)
+        return max(wait, 2 * self._slowest.get(group, 0))
 
     def _conclude(self, group: GroupId) -> None:
         """All have answered, or had time to."""
@@ -386,12 +423,12 @@ class Formations:
         part = self.process.parts.get(group)
         ready = part is not None and part.membership is not None and part.open and part.membership.calm
         if part is not None and ready and self._leader(part) == self.host.me and (answers or self.askers.get(group)):
-            self._plan(part, answers, attempt.number, attempt.slowest)
+            self._plan(part, answers, attempt.number)
         convened = self.plans.get(group)
         planned = convened.leaders if convened is not None and convened.attempt == attempt.number else ()
         self._abandon(group, attempt.number, tuple(process for process, _ in answers if process not in planned))
 
-    def _plan(self, part: Part, answers: list[tuple[ProcessId, Answer]], attempt: int, slowest: int = 0) -> None:
+    def _plan(self, part: Part, answers: list[tuple[ProcessId, Answer]], attempt: int) -> None:
         group, number, leaders = part.group, part.reach, list[ProcessId]()
         parts, members = [part.members], dict.fromkeys(part.members)
         for leader, answer in answers:
@@ -411,7 +448,8 @@ class Formations:
             return
         members.update(dict.fromkeys(newcomers))
         assert part.membership is not None
-        failed = self.parameters.suspect_after << self._failures.get(group, 0)
+        failed = self.parameters.suspect_after << min(self._failures.get(group, 0), LONGEST.bit_length() - 1)
+        slowest = self._slowest.get(group, 0) if answers else 0
         patience = max(part.membership.suspector.learned, 2 * slowest, failed, *(answer.patience for _, answer in answers))
         plan = self.make_plan(group, number + 1, tuple(members), tuple(parts), newcomers)
         plan = structs.replace(plan, patience=patience if patience > self.parameters.suspect_after else 0)
@@ -502,7 +540,7 @@ class Formations:
             self.host.install(view)
         contacts = self.entries[group].contacts if group in self.entries else ()
         known_of = (*plan.lost, *contacts, *self.lost.get(group, {}), *(self.lost.get(old.group, {}) if old is not None else ()))
-        for known in (self.entries, self.attempts, self.followed, self.found):
+        for known in (self.entries, self.attempts, self.followed, self.found, self._slowest):
             known.pop(group, None)
         self._asked = {asked: None for asked in self._asked if asked[0] != group}
         lost = dict.fromkeys(one for one in known_of if one not in plan.members)

@@ -51,8 +51,7 @@ needed: it is the same message for all. The leaver says it when everything that 
 be asked for nothing, and none has to miss what it knew. Then it waits until all have shown that they have it.
 
 **An application that does not read** stops the senders of the group (``Flow.room``). When it has held them up for ``patience``,
-the process goes by itself: it leaves as above, without what it had still to send, with a ``Bye`` that says why, and halts. So the
-others need not agree on it.
+the process goes by itself: it leaves as above, without what it had still to send, with a ``Bye`` that says why, and halts.
 
 **Moving** to another formation (:mod:`.formation`): at the delivery of a ``Move`` sending stops, and each member says ``Close``;
 at the last Close all that was sent here is delivered, and the formation ends. If a member is removed before, the move is void.
@@ -207,8 +206,8 @@ class Membership:
 
     @property
     def disagreement(self) -> int:
-        """How long the others may neither share nor refute a suspicion: the longest omega, and ``patience``."""
-        return LONGEST * self.parameters.suspect_after + self.parameters.longest_wait
+        """How long the others may neither share nor refute a suspicion: the longest omega, ``patience``, and time for repairs."""
+        return LONGEST * self.parameters.suspect_after + self.parameters.longest_wait + self.suspector.repair()
 
     def parts_at(self, since: int) -> int:
         """When members part that have disagreed since then; 0: never, because it would halt them."""
@@ -425,6 +424,7 @@ class Membership:
     def _forget(self, process: ProcessId) -> None:
         """It has failed: what it suspected, and what was pending, is void."""
         del self.suspicions[process], self.since[process]
+        self.suspector.disturbed()
         self.pending.pop(process, None)
         self.recorded.pop(process, None)
         self._unrecord(process)
@@ -460,7 +460,8 @@ class Membership:
         """Whether this part may not go on (``partitions = "majority"``)."""
         if self.parameters.partitions != "majority":
             return False
-        members = [member for member in self.part.members if self.failed.get(member, _FAILED).code not in DEPARTED]
+        departed = {member for member, reason in self.failed.items() if reason.code in DEPARTED}
+        members = [member for member in self.part.members if member not in departed]
         gone = {process for process, _ in detection} | self.failed.keys()
         stays = [member for member in members if member not in gone]
         self._absent.update(process for process, last in detection if last == 0)
@@ -504,8 +505,7 @@ class Membership:
         self.host.record("remove", self.part.group, failed=sorted(self.failed), block=block)
         if self.part.order != "total" and not self.parameters.same_view:
             self.own_removes.append(block)
-            if self.limit is None:
-                self.limit = block
+            self.limit = block if self.limit is None else self.limit
 
     def arrived(self, column: Column, word: Word, emitter_hash: int) -> None:
         """An ordered word is here and waits for its place."""
@@ -645,7 +645,8 @@ class Membership:
                 return
             held_up = self.expelled.evidence["held_up_ns"] if self.expelled is not None else 0
             self.bye = self.process.say(part, Bye(held_up))
-            self.host.set_timer(("leave", part.group), self.host.now + GIVE_UP * self.parameters.suspect_after)
+            omega = max(self.parameters.suspect_after, self.suspector.learned)
+            self.host.set_timer(("leave", part.group), self.host.now + GIVE_UP * omega)
         if all(member in self.let_go or member in self.failed for member in part.members if member != self.host.me):
             self.process.gone(part)
 
@@ -692,7 +693,6 @@ def not_reading(process: ProcessId, held_up: int) -> Reason:
     return Reason(NOT_READING, text, {"held_up_ns": held_up})
 
 
-_FAILED: Final = Reason("failed", "")
 _STOPS: Final = {
     "moving": "the group moves to a new formation",
     "leaving": "it leaves",

@@ -70,8 +70,9 @@ class Repair:
         self.host.set_timer(("ask", part.group, column.process), self.host.now + wait)
 
     def _whom(self, part: Part, column: Column) -> ProcessId:
-        """The source first, then by turns another member and the source again."""
-        others = [process for process in part.others if process != column.process]
+        """The source first, then by turns another member that is not suspected, which may be dead, and the source again."""
+        suspected = part.membership.suspicions if part.membership is not None else ()
+        others = [process for process in part.others if process != column.process and process not in suspected]
         if column.tries % 2 or not others:
             return column.process
         return others[(column.index + column.tries // 2) % len(others)]

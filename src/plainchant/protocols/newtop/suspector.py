@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 GAIN: Final = 8  # a block counts for so much of a part in the mean
 DEVIATIONS: Final = 4
 OPENING: Final = 2  # members that have not been heard in a formation yet have this many times as long to appear in it
+MOST_LEARNED: Final = 32  # what is learned about a slow network has this limit, a multiple of ``suspect_after``
+REPAIRS: Final = 2  # a block whose words are lost is given this many times what blocks are seen to take
 PROBES: Final = 16  # signs of life that a member is asked for before it is suspected
 
 
@@ -51,25 +53,32 @@ class Suspector:
     _due: int = 0  # when the timer ends; 0: it is not set
     _mean: int = 0
     _deviation: int = 0
+    _disturbed: int = -1  # when a suspicion last ended
     _experienced: bool = False  # a block has become complete, or others have said how long that takes
 
     def begin_with(self, patience: int) -> None:
         """What former formations have learned: omega has to be so long."""
         self._experienced = True
-        self._mean = min(max(self._mean, patience // 2), LONGEST * int(self._membership.parameters.suspect_after))
+        self._mean = max(self._mean, patience // 2)
 
     @property
     def learned(self) -> int:
         """Omega as blocks have shown it: time for a block, a question and its answer; 0: ``suspect_after`` is enough."""
-        learned = 2 * self._mean + DEVIATIONS * self._deviation
-        return learned if learned > self._membership.parameters.suspect_after else 0
+        base = int(self._membership.parameters.suspect_after)
+        learned = min(2 * self._mean + DEVIATIONS * self._deviation, MOST_LEARNED * base)
+        return learned if learned > base else 0
 
     @property
     def patience(self) -> int:
-        """Omega, now."""
+        """Omega, now. Members that have been heard send signs of life, however long these travel, so that it has a limit. Before,
+        all that is known is how long others have taken."""
         base = int(self._membership.parameters.suspect_after)
-        patience = min(max(base, self.learned), LONGEST * base)
-        return patience if self._membership.part.open else OPENING * patience
+        patience = max(base, self.learned)
+        return min(patience, LONGEST * base) if self._membership.part.open else OPENING * patience
+
+    def repair(self) -> int:
+        """How long a block can take where packets are lost, beyond the longest omega; before one is known: twice that omega."""
+        return REPAIRS * (self.learned if self.is_experienced() else LONGEST * int(self._membership.parameters.suspect_after))
 
     def is_experienced(self) -> bool:
         """Whether it is known how long blocks take. Until then omega is as long as it can be: where round trips are longer than
@@ -91,12 +100,9 @@ class Suspector:
             self._newest = matrix.largest
             blocks.append((matrix.largest, now))
         while blocks and blocks[0][0] <= matrix.complete:
-            delay = now - blocks.popleft()[1]
-            if not self._experienced:
-                self.shorten()
-                self._experienced = True
-            if not membership.suspicions and not membership.failed:  # else it was late because of those
-                self._learn(delay)
+            since = blocks.popleft()[1]
+            if since > self._disturbed and not membership.suspicions and not membership.failed:
+                self._learn(now - since)
         if blocks and not self._due and not membership.bye:
             due = [moment for column in matrix.members if (moment := self._due_of(column))]
             if due:
@@ -113,8 +119,10 @@ class Suspector:
         self._membership.host.set_timer(("suspect", self._membership.part.group), self._due)
 
     def _learn(self, delay: int) -> None:
-        if not self._mean:  # the first one: there is nothing to take the mean of
-            self._mean = delay
+        if not self._experienced:  # there is nothing to take the mean of
+            self.shorten()
+            self._experienced = True
+            self._mean = max(self._mean, delay)
         self._deviation += (abs(delay - self._mean) - self._deviation) // GAIN
         self._mean += (delay - self._mean) // GAIN
 
@@ -128,9 +136,14 @@ class Suspector:
         busy = bool(self._blocks) or (flow.bound and membership.part.matrix.largest_flow - flow.everywhere > flow.bound // 2)
         return not busy or now - membership.part.spoke >= membership.parameters.suspect_after // 2
 
+    def disturbed(self) -> None:
+        """A suspicion has ended, or this process was stopped: how late blocks are that began before says nothing of the way."""
+        self._disturbed = self._membership.host.now
+
     def rearm(self, process: ProcessId) -> None:
         """This member's timeouts begin anew."""
         self._since[process] = self._membership.host.now
+        self.disturbed()
 
     def expire(self) -> None:
         """Suspects those whose time is over."""

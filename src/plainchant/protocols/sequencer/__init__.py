@@ -72,7 +72,8 @@ def beyond(parameters: Any) -> frozenset[str]:
 
 
 def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> Progress:
-    """How long an application may wait, where a round trip is shorter than ``suspect_after`` (``election`` has the general case).
+    """How long an application may wait, where a round trip is shorter than ``suspect_after``. (A fail-over alone takes a
+    suspicion and at most four round trips, for every round trip shorter than ``patience``: :mod:`.election`.)
 
     An election takes a suspicion (``suspect_after`` and two ticks), at most twice ``suspect_after`` for voters that do not
     answer, and four round trips: less than eight times ``suspect_after``. If the sequencer's own application does not read, it
