@@ -66,7 +66,9 @@ import plainchant_papers  # executors get the packages that are there when the s
 from plainchant.lab.session import session
 
 master, remote = (argument or None for argument in sys.argv[1:3])
-with session(master, remote, memory="1g", quick=True):
+# A session on a cluster takes all cores that it may: others want some too.
+conf = {"spark.cores.max": "2", "spark.executor.cores": "1"} if master else None
+with session(master, remote, memory="1g", quick=True, conf=conf):
     for line in sys.stdin:
         source, sys.argv[1:] = json.loads(line)
         status, said = 0, io.StringIO()
@@ -172,7 +174,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and ``workers`` workers with one core each."""
+    """A master and ``workers`` workers with two cores each: one for the session of tests that share one, one for others."""
     with contextlib.ExitStack() as stack:
         main = "org.apache.spark.deploy.master.Master"
         master = _spark_class(directory / "master", [main, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"])
@@ -181,7 +183,7 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
         started = []
         for number in range(workers):
             place = directory / f"worker-{number}"
-            options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "2g", "--work-dir", str(place)]
+            options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "2g", "--work-dir", str(place)]
             worker = _spark_class(place, ["org.apache.spark.deploy.worker.Worker", *options, url])
             stack.callback(worker.end)
             started.append(worker)

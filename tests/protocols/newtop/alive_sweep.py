@@ -26,8 +26,8 @@ from .membership_sweep import KINDS, OMEGA, Schedule, draw_groups, draw_paramete
 REGIMES = ("pauses", "readers", "circles", "far", "loss")
 SEEDS = 5 * 7 * 6
 """Each kind of order with each regime, six times."""
-SHORT = range(5 * 7 * 2)
-"""In ``make test``, twice."""
+SHORT = range(5 * 7 * 3)
+"""In ``make test``, three times."""
 PROMISED = 5 * OMEGA
 """Longest round trip for which ``progress`` is promised."""
 LARGE = 0.04
