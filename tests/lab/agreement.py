@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 
 from plainchant.lab.properties import Verification, verify
 from plainchant.lab.properties.certificates.unit import Unit
-from plainchant.lab.verify.check import check, examine, together
+from plainchant.lab.verify.check import Found, check, examine, judge_alone, look_closely, together
 
 Json = dict[str, Any]
 
@@ -53,6 +54,25 @@ def check_in_pieces(table: pa.Table, rows: int, properties: Sequence[str] | None
     """The check of tasks on a trace that came in row groups of so many rows, so that runs are spread over several."""
     units = [Unit(table.slice(first, rows)) for first in range(0, table.num_rows, rows)]
     return together(list(examine(units, table, (), properties)), properties)
+
+
+def check_narrowed(table: pa.Table, rows: int, properties: Sequence[str] | None) -> tuple[Verification, dict[str, Found]]:
+    """The check of a large run: it comes in units of so many rows, and what is doubtful is narrowed down where that can be done.
+    Also, what was found of each run before the search."""
+    settled: list[Found] = []
+    before: dict[str, Found] = {}
+    for run in table.column("run").unique().to_pylist():
+        own = table.filter(pc.equal(table["run"], run))
+        units = [Unit(own.slice(first, rows)) for first in range(0, own.num_rows, rows)]
+        slices = [unit.slice(0, alone=True) for unit in units]
+        found = judge_alone(run, slices, properties, narrow_from=0)
+        before[run] = dataclasses.replace(found)
+        if found.narrowed is not None:
+            found.settle_narrowed(own.filter(found.narrowed.is_about(own["sender"], own["seq"])))
+        if found.is_open:
+            look_closely(found, own, (), properties)
+        settled.append(found)
+    return together(settled, properties), before
 
 
 def run_differences(table: pa.Table, properties: Sequence[str] | None) -> dict[str, list[str]]:

@@ -62,7 +62,7 @@ def times_of(run: Scenario, members: int = 0) -> Mapping[str, int]:
     interface = Interface(parameters)
     ring = names(members) if members else run.members
     holds = [interface.hold(process) for process in ring]
-    printed, slot = interface.printed(ring, holds), interface.slot
+    printed, slot = interface.printed(ring, holds), interface.slot(ring)
     return {**bounds_of(parameters, ring), "4.1": printed - slot, "4.2": printed, "slot": slot, "hold": holds[0]}
 
 

@@ -148,8 +148,9 @@ class _Picture:
             total += node.turn.hold + hop
             if hop:
                 yield "", "way", hop, f"the token's way to {following}: {readable(hop)}"
-        yield "slot", "ring", interface.slot, f"time to ask to join: {readable(interface.slot)}"
-        total += interface.slot
+        slot = interface.slot(ring)
+        yield "slot", "ring", slot, f"time to ask to join: {readable(slot)}"
+        total += slot
         if verdict.rotation > total:
             rest = verdict.rotation - total
             yield "reserve", "way", rest, f"time to react, and for members that fail: {readable(rest)}"

@@ -274,6 +274,10 @@ class _GroupHost:
     def __init__(self, host: Host, group: GroupId) -> None:
         self._host = host
         self._group = group
+        # Engines ask often what time it is: a layer that has no answer of its own is not asked.
+        self._timekeeper = host
+        while isinstance(self._timekeeper, Layer) and "now" not in _overridden(type(self._timekeeper)):
+            self._timekeeper = self._timekeeper.host
         self.me = host.me
         self.random = host.random
         self.max_packet = host.max_packet
@@ -283,7 +287,7 @@ class _GroupHost:
 
     @property
     def now(self) -> int:
-        return self._host.now
+        return self._timekeeper.now
 
     def set_timer(self, timer: Timer, at: int) -> None:
         self._host.set_timer((self._group, timer), at)

@@ -144,14 +144,15 @@ class Process:
         queue = self.queues.get(group)
         if queue is None or not queue.items:
             return None
-        last = self._sequence.get(group, 0)
-        payloads = None
+        first = self._sequence.get(group, 0) + 1
         if most == 1 or len(queue.items) - queue.at == 1:
-            batch = Batch(last + 1, 1, queue.pop())
+            payloads = None
+            batch = Batch(first, 1, queue.pop())
+            self._sequence[group] = first
         else:
             payloads = queue.cut(max_bytes, most)
-            batch = pack(last + 1, payloads)
-        self._sequence[group] = last + batch.count
+            batch = pack(first, payloads)
+            self._sequence[group] = first + len(payloads) - 1
         self.effects.append((TOOK, group, self.views.get(group), "", batch, payloads))
         return batch
 

@@ -66,12 +66,13 @@ class Fragmentation(Layer):
         super().__init__(host, inside)
 
     def take(self, group: GroupId, max_bytes: int, most: int = 0, stream: str = "") -> Batch | None:
-        outgoing = self._outgoing.get(group)
-        if outgoing is not None:
-            return outgoing.next_fragment(max_bytes)
+        if self._outgoing and group in self._outgoing:
+            return self._outgoing[group].next_fragment(max_bytes)
         batch = self.host.take(group, max_bytes, most, stream)
-        if batch is None or len(batch.body) <= max_bytes:
-            if batch is not None and group in self._ends:
+        if batch is None:
+            return None
+        if len(batch.body) <= max_bytes:
+            if self._ends and group in self._ends:
                 self._outgoing[group] = _Outgoing(batch, is_back=True, end=self._ends.pop(group))
                 self.host.set_timer(_nudge(group), self.host.now)
             return batch

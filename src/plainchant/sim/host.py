@@ -160,13 +160,12 @@ class SimHost(Process):
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def perform(self) -> None:
-        effects, leaving, rows = self.effects, self._leaving, self.rows
+        effects, leaving, rows, sends = self.effects, self._leaving, self.rows, self._sends
         start = len(rows)
         for effect in effects:
             kind = effect[0]
             # Those that a simulation spends its time with are here, the others have methods.
             if kind == DELIVER:
-                sends = self._sends
                 # A broadcast that arrives everywhere at one instant is the same row at every process.
                 if self.now is not sends.now or self.local is not sends.local or effect != sends.effect:
                     sends.write(effect, self.now, self.local)
@@ -177,7 +176,7 @@ class SimHost(Process):
                     rows += sends.rows
                     self.delivered += len(sends.rows)
                 if sends.milestone:
-                    self.marks[sends.group, sends.sender] = sends.milestone
+                    self.marks[effect[1], effect[3]] = sends.milestone
                 if self.listens:
                     self._tell_delivered(*effect[1:])
             elif kind == SEND:
@@ -214,15 +213,16 @@ class SimHost(Process):
 
     def _send_off(self) -> None:
         """The packets that wait leave."""
-        leaving = self._leaving
+        leaving, network, charge = self._leaving, self._network, self._charge
         for _, to, packet, lan in leaving:
             if lan:
-                self._charge += self._lans[lan].send(self, self._route_over((lan, to)), packet)
+                charge += self._lans[lan].send(self, self._route_over((lan, to)), packet)
             else:
                 route = self.last_route
-                if route is None or to is not self._to:
+                if route is None or (to is not self._to and to != self._to):
                     route = self._route(to)
-                self._charge += self._network.send(self, route, packet)
+                charge += network.send(self, route, packet)
+        self._charge = charge
         if self.watch_all:
             self.packets_sent += sum(len(effect[1]) for effect in leaving)
         leaving.clear()
@@ -263,7 +263,8 @@ class SimHost(Process):
             window = self._windows[group] = self._sends.window(group, self.me)
         sends, rows, me, now, local = self._sends, self.rows, self.me, self.now, self.local
         if messages is None:
-            seq, digest, size = batch.first, crc32(batch.body), len(batch.body)
+            seq, body = batch.first, batch.body
+            digest, size = crc32(body), len(body)
             window.times.append(now)
             rows.append(("send", local, now, group, view, me, seq, None, None, digest, size, None))
             sends.remember(group, me, batch, (seq, now, digest, size))
@@ -281,7 +282,8 @@ class SimHost(Process):
                 if not seq % STRETCH:
                     sends.prune(group, me)
         self.sent += batch.count
-        self.watcher.took(group, stream, batch)
+        if self.listens:
+            self.watcher.took(group, stream, batch)
 
     def do_row(self, kind: str, group: Any, view: Any, sender: Any, seq: Any, rank: Any, extra: Any) -> None:
         self.rows.append((kind, self.local, self.now, group, view, sender, seq, None, rank, None, None, extra))
@@ -364,8 +366,10 @@ class SimHost(Process):
         if self._world.accept_rows:
             start = len(self.rows)
             self.read_clock()
-            common = ("accept", self.local, self.now, group, self.views.get(group), self.me, None, None, None)
-            self.rows += [(*common, crc32(payload), len(payload), None) for payload in payloads]
+            me, now, local, view = self.me, self.now, self.local, self.views.get(group)
+            for payload in payloads:
+                row = ("accept", local, now, group, view, me, None, None, None, crc32(payload), len(payload), None)
+                self.rows.append(row)
             self._pay(start)
 
     def _write(self, kind: str, group: str | None, sender: str | None, seq: int | None, detail: dict[str, Any] | None) -> None:

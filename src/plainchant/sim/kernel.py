@@ -25,6 +25,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.model import ProtocolError, format_duration
+from ..core.process import DELIVER
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -102,18 +103,20 @@ class Kernel:
                         host.failed(error)
                     host.inside = False
                     effects = host.effects
-                    if effects:
-                        same = now is sends.instant and effects == sends.same
-                        if (
-                            (same or (len(effects) == 1 and sends.makes_row(effects[0], now)))
-                            and not host.listens
-                            and not host.owed
-                        ):
-                            host.rows.append(sends.row)
-                            host.delivered += 1
-                            effects.clear()
-                        else:
-                            host.perform()
+                    if not effects:
+                        continue
+                    if len(effects) == 1 and not host.listens and not host.owed:
+                        effect = effects[0]
+                        if effect[0] == DELIVER:
+                            # A broadcast that arrives everywhere at one instant is the same row at every process.
+                            if now is not sends.instant or effect != sends.effect:
+                                sends.write(effect, now, now)
+                            if now is sends.instant:
+                                host.rows.append(sends.row)
+                                host.delivered += 1
+                                effects.clear()
+                                continue
+                    host.perform()
                 if handled:
                     kind = second.__class__
                     interrupts[kind] = interrupts.get(kind, 0) + handled

@@ -152,13 +152,14 @@ class SimNetwork:
         cost = route.cost
         if cost:
             counters = self.counters
-            kind = packet.__class__
-            counters.by_type[kind] = counters.by_type.get(kind, 0) + cost
+            by_type, kind = counters.by_type, packet.__class__
+            by_type[kind] = by_type.get(kind, 0) + cost
             if len(route.others) > 1:
                 counters.broadcasts += 1
-        if route.delay is not None:
-            if route.hosts:
-                heappush(kernel.heap, (kernel.now + route.delay, next(kernel.order), route.hosts, host.me, packet))
+        delay, hosts = route.delay, route.hosts
+        if delay is not None:
+            if hosts:
+                heappush(kernel.heap, (kernel.now + delay, next(kernel.order), hosts, host.me, packet))
         elif route.names:
             self._transmit(host, route.names, packet)
         if route.own:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from ..core.model import Batch, unpack
-from ..core.process import DELIVER, Effect
+from ..core.process import Effect
 
 if TYPE_CHECKING:
     from .host import SimHost
@@ -36,18 +36,17 @@ class SendTimes:
     def __init__(self, hosts: Iterable[SimHost]) -> None:
         self._hosts = hosts
         self._windows: dict[tuple[str, str], Window] = {}
-        self._recent: dict[int, tuple[Batch, str, str, list[Part]]] = {}
-        self._parts: list[Part] = []
+        self._recent: dict[int, tuple[Batch, str, str, tuple[Part]]] = {}
+        self._parts: Sequence[Part] = ()
         self._unpacked: Batch | None = None
         self._payloads: list[bytes] = []
         self._batch: Batch | None = None
+        self._group = ""
+        self._sender = ""
         self.effect: Effect = ()
-        self.group = ""
-        self.sender = ""
         self.now = 0
         self.local = 0
-        self.same: list[Effect] = [()]  # the effects of a turn that does nothing but deliver the same single message as the last
-        self.instant = -1  # when such a turn has the same row, at a process whose clock is exact; -1: never
+        self.instant = -1  # when `row` is all that an equal effect writes, at a process whose clock is exact; -1: never
         self.row: tuple[Any, ...] | None = None
         self.rows: list[tuple[Any, ...]] = []
         self.milestone = 0  # the last number in the batch at which progress is noted; 0 if there is none
@@ -65,7 +64,7 @@ class SendTimes:
         """What a batch of one message holds, known when it was taken."""
         if len(self._recent) >= RECENT:
             self._recent.clear()
-        self._recent[id(batch)] = (batch, group, sender, [part])
+        self._recent[id(batch)] = (batch, group, sender, (part,))
 
     def unpack(self, batch: Batch) -> list[bytes]:
         """The messages of a batch; not to be changed, since all members get the same list."""
@@ -74,40 +73,35 @@ class SendTimes:
             self._unpacked = batch
         return self._payloads
 
-    def makes_row(self, effect: Effect, now: int) -> bool:
-        """Makes the row of an effect that delivers a single message at a process whose clock is exact; False: it does not."""
-        if effect[0] != DELIVER:
-            return False
-        self.write(effect, now, now)
-        return self.instant is now
-
     def write(self, effect: Effect, now: int, local: int) -> None:
         """Makes the rows of an effect ``DELIVER``: ``row`` if it is of one message, else ``rows``."""
         _, group, view, sender, batch, payloads, rank = effect
-        if batch is not self._batch or sender != self.sender or group != self.group:
+        self.effect = effect
+        self.now = now
+        self.local = local
+        if batch is not self._batch or sender != self._sender or group != self._group:
+            self._batch, self._sender, self._group = batch, sender, group
             known = self._recent.get(id(batch))
             if known is not None and known[0] is batch and known[1] == group and known[2] == sender:
                 # The entry holds on to its batch, so the number of the object cannot have become another's.
                 self._parts = known[3]
             else:
                 self._parts = self._look_into(group, sender, batch, payloads)
-            self._batch = batch
-            self.group = group
-            self.sender = sender
-            last = self._parts[-1][0]
-            milestone = last - last % STRETCH
-            self.milestone = milestone if milestone >= batch.first else 0
-        self.effect = effect
-        self.now = now
-        self.local = local
-        if payloads is None:
-            ((seq, sent, digest, size),) = self._parts
-            self.row = ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None)
-            self.same[0] = effect
-            self.instant = now if local is now and not self.milestone else -1
-            return
-        self.row = None
         self.instant = -1
+        if payloads is None:
+            seq, sent, digest, size = self._parts[0]
+            self.row = ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None)
+            if seq % STRETCH:
+                self.milestone = 0
+                if local is now:
+                    self.instant = now
+            else:
+                self.milestone = seq
+            return
+        last = self._parts[-1][0]
+        milestone = last - last % STRETCH
+        self.milestone = milestone if milestone >= batch.first else 0
+        self.row = None
         self.rows = [
             ("deliver", local, now, group, view, sender, seq, sent, rank, digest, size, None)
             for seq, sent, digest, size in self._parts

@@ -27,6 +27,7 @@ STRINGS: Final = ("run", "process", "kind", "group", "sender", "detail")
 _ENCODED: Final = pa.dictionary(pa.int32(), pa.string())
 FILE_SCHEMA: Final = pa.schema([pa.field(field.name, _ENCODED) if field.name in STRINGS else field for field in SCHEMA])
 """What ``convert`` makes and files are written from: SCHEMA with dictionaries for strings."""
+_SHARING: Final = 4  # histories that can be half shared rows: with fewer, those of senders alone are too many
 
 _encode_detail: Final = msgspec.json.Encoder(order="sorted").encode
 
@@ -38,22 +39,22 @@ def convert(histories: Sequence[History]) -> pa.Table:
     count = sum(lengths)
     rows: list[Row] = list(chain.from_iterable(history.rows for history in histories))
     # Processes that deliver the same message at the same instant share one row object: it is converted once.
-    numbers = list(map(id, rows))
-    different = dict(zip(numbers, rows, strict=True))
-    shared = 2 * len(different) < count
-    if shared:
-        rows = list(different.values())
-    flat: list[Any] = list(chain.from_iterable(rows))
+    spread = _shared(rows) if len(histories) >= _SHARING else None
+    if spread is not None:
+        # The numbers of objects count up, so an object is met first where its number is larger than all before.
+        firsts = np.flatnonzero(np.diff(np.maximum.accumulate(spread), prepend=-1))
+        rows = [rows[first] for first in firsts.tolist()]
+    flat: list[Any] = []
+    for row in rows:
+        flat.extend(row)
     if len(flat) != len(rows) * len(_ROW):
         raise TraceError(f"a raw row of a trace has {len(_ROW)} values; a host appended one that has not")
     columns: dict[str, pa.Array] = {}
     for place, name in enumerate(_ROW[:-1]):
         columns[name] = column_of(name, flat[place :: len(_ROW)])
     columns.update(_extras(flat[len(_ROW) - 1 :: len(_ROW)]))
-    if shared:
-        places = {number: place for place, number in enumerate(different)}
-        spread = pa.array(np.fromiter(map(places.__getitem__, numbers), dtype=np.int32, count=count))
-        columns = {name: spread_column(column, spread) for name, column in columns.items()}
+    if spread is not None:
+        columns = {name: spread_column(column, pa.array(spread)) for name, column in columns.items()}
     columns["run"] = repeated_column([history.run for history in histories], lengths)
     columns["process"] = repeated_column([history.process for history in histories], lengths)
     begins = np.cumsum(lengths, dtype=np.int64) - lengths
@@ -61,6 +62,12 @@ def convert(histories: Sequence[History]) -> pa.Table:
     columns["index"] = pa.array(np.arange(count) + np.repeat(firsts - begins, lengths))
     columns["packets"] = _packets(histories, lengths, count)
     return pa.table([columns[field.name] for field in FILE_SCHEMA], schema=FILE_SCHEMA)
+
+
+def _shared(rows: list[Row]) -> np.ndarray[Any, np.dtype[np.int32]] | None:
+    """Each row's number among the different objects that there are, in the order in which they are met; None: few are shared."""
+    objects = pa.array(np.fromiter(map(id, rows), dtype=np.int64, count=len(rows))).dictionary_encode()
+    return objects.indices.to_numpy() if 2 * len(objects.dictionary) < len(rows) else None
 
 
 def spread_column(column: pa.Array, places: pa.Array) -> pa.Array:
@@ -89,9 +96,11 @@ def repeated_column(values: list[str], lengths: list[int]) -> pa.Array:
 
 
 def _packets(histories: Sequence[History], lengths: list[int], count: int) -> pa.Array:
-    begins = accumulate(lengths, initial=0)
-    positions = [begin + position for begin, history in zip(begins, histories, strict=False) for position in history.packets]
-    values = [packets for history in histories for packets in history.packets.values()]
+    positions: list[int] = []
+    values: list[int] = []
+    for begin, history in zip(accumulate(lengths, initial=0), histories, strict=False):
+        positions += map(begin.__add__, history.packets)
+        values += history.packets.values()
     return sparse_column("packets", positions, values, count)
 
 

@@ -68,6 +68,16 @@ def file_of(files: Sequence[Part], row: int) -> str | None:
     return files[place].path if place >= 0 and row < files[place].first + files[place].rows else None
 
 
+def within(files: Sequence[Part], first: int, rows: int) -> list[Part]:
+    """Where some rows of a table came from, counted from the first of them.
+
+    >>> within([Part("a.parquet", 0, 3), Part("b.parquet", 3, 2)], 2, 2)
+    [Part(path='a.parquet', first=0, rows=1), Part(path='b.parquet', first=1, rows=1)]
+    """
+    cut = [(part.path, max(part.first, first), min(part.first + part.rows, first + rows)) for part in files]
+    return [Part(path, low - first, high - low) for path, low, high in cut if low < high]
+
+
 def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
     """The file system that a path or address lies in, and the path inside it."""
     return fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)

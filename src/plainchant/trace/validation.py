@@ -149,7 +149,7 @@ class _History:
     def problems(self, row: _Row) -> Iterator[str]:
         """What is wrong with the next row, given those before it."""
         if row.place != self._expected:
-            yield self._misplaced(row.place)
+            yield misplaced(row.place, self._expected)
         self._expected = row.place + 1
         if row.kind == "view":
             yield from self._view(row)
@@ -169,14 +169,6 @@ class _History:
             yield f"a row after the history ended with {self._final!r}"
         if row.kind in FINAL_KINDS:
             self._final = row.kind
-
-    def _misplaced(self, place: int) -> str:
-        if place < 0:
-            return "a negative index: histories count from 0"
-        if place == self._expected - 1:
-            return f"index {place} stands here twice"
-        upto = "" if place == self._expected + 1 else f" to {place - 1}"
-        return f"a gap: index {self._expected}{upto} is missing"
 
     def _view(self, row: _Row) -> Iterator[str]:
         if row.group is None or row.view is None:
@@ -212,6 +204,16 @@ class _History:
         if seq not in sent:
             self._last_sent[group] = seq
         sent.add(seq)
+
+
+def misplaced(place: int, due: int) -> str:
+    """What is wrong with an index that is not the one that was due."""
+    if place < 0:
+        return "a negative index: histories count from 0"
+    if place == due - 1:
+        return f"index {place} stands here twice"
+    upto = "" if place == due + 1 else f" to {place - 1}"
+    return f"a gap: index {due}{upto} is missing"
 
 
 def detail_problems(kind: str, detail: str) -> Iterator[str]:

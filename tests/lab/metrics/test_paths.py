@@ -103,7 +103,10 @@ def test_files_that_are_no_traces_are_refused_with_their_names(tmp_path: Path, r
         measure_paths([str(tmp_path)], spark=no_spark, here_up_to=rows)
 
 
-def test_a_malformed_trace_is_not_measured(trace: pa.Table, tmp_path: Path) -> None:
-    pq.write_table(pa.concat_tables([trace, trace]), tmp_path / "twice.parquet")
-    with pytest.raises(MalformedTrace, match="index"):
-        measure_paths([str(tmp_path)], spark=no_spark)
+@pytest.mark.parametrize("here_up_to", [10**9, 100], ids=["here", "on Spark"])
+def test_a_malformed_trace_is_not_measured(trace: pa.Table, tmp_path: Path, spark: SparkSession, here_up_to: int) -> None:
+    for name in ("once.parquet", "twice.parquet"):
+        pq.write_table(trace, tmp_path / name)
+    for figures in (measure_paths, match_paths):
+        with pytest.raises(MalformedTrace, match="index"):
+            figures([str(tmp_path)], spark=lambda: nullcontext(spark), here_up_to=here_up_to)

@@ -62,6 +62,7 @@ PROBLEMS: dict[str, tuple[Callable[[list[Row]], None], str, int, str]] = {
     "a gap in index": (remove("a", 3), "a", 4, "a gap: index 3 is missing"),
     "a history that does not begin": (remove("b", 0), "b", 1, "a gap: index 0 is missing"),
     "a repeat in index": (again("b", 2), "b", 2, "index 2 stands here twice"),
+    "a repeat that a gap hides": (change("a", 3, index=2), "a", 2, "index 2 stands here twice"),
     "a negative index": (change("b", 0, index=-1), "b", -1, "a negative index"),
     "a message event without a group": (change("a", 3, group=None), "a", 3, "without a message"),
     "a message event without a sender": (change("b", 2, sender=None), "b", 2, "without a message"),
@@ -244,6 +245,17 @@ def test_malformed_rows_are_told_with_their_place_and_status_2(
         assert word in shown.out + shown.err
     (problem, *_) = json.loads(told.read_text(encoding="utf-8"))["malformed"]
     assert (problem["run"], problem["process"], problem["index"]) == ("r7", "a", 4)
+
+
+def test_a_trace_without_rows_is_a_sentence_and_status_2(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(SCHEMA.empty_table(), tmp_path / "empty.parquet")
+    for command in ("verify", "metrics"):
+        assert main([command, str(tmp_path)]) == 2
+        assert "has no rows" in capsys.readouterr().err
+    pq.write_table(fine_table(), tmp_path / "full.parquet")
+    assert main(["verify", str(tmp_path)]) == 0
 
 
 @pytest.mark.parametrize("make_it", [True, False], ids=["an empty directory", "a path that is not there"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,8 +59,8 @@ def test_a_run_gets_the_verdict_of_the_reference_whole_and_split(
     same(found, by_reference(crash, list(PROPERTIES)))
 
 
-def test_a_digest_that_differs_just_where_a_process_crashed_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    """The block is whole at p and q and broken off at r, so that only its rows can tell."""
+def cut_in_a_block(digest: int) -> pa.Table:
+    """A run whose last block of digests is whole at p and q and broken off at r, so that only its rows can tell."""
     sends = " | ".join(["send digest=7"] * 300)
     all_of_them = " | ".join(f"deliver p {n} digest=7" for n in range(1, 301))
     some = " | ".join(f"deliver p {n} digest=7" for n in range(1, 290))
@@ -69,8 +69,12 @@ def test_a_digest_that_differs_just_where_a_process_crashed_is_found(spark: Spar
         "q": f"view 1 p,q,r | {all_of_them} | end",
         "r": f"view 1 p,q,r | {some} | deliver p 290 digest=DIGEST | crash",
     }
+    return trace({name: text.replace("DIGEST", str(digest)) for name, text in histories.items()})
+
+
+def test_a_digest_that_differs_just_where_a_process_crashed_is_found(spark: SparkSession, tmp_path: Path) -> None:
     for digest, verdict in ((7, "holds"), (8, "violated")):
-        table = trace({name: text.replace("DIGEST", str(digest)) for name, text in histories.items()})
+        table = cut_in_a_block(digest)
         path = tmp_path / f"{digest}.parquet"
         pq.write_table(table, path, row_group_size=301)
         found = verify(spark, [str(path)], ["integrity"], chunk_rows=300, least_rows=1)
@@ -78,16 +82,13 @@ def test_a_digest_that_differs_just_where_a_process_crashed_is_found(spark: Spar
         assert found.verdict == verdict
 
 
-@pytest.mark.parametrize("sort_from", [0, 10**9])
-def test_rows_in_any_order_over_any_files(
-    spark: SparkSession, crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sort_from: int
-) -> None:
+@pytest.mark.parametrize("large_rows", [0, 10**9])
+def test_rows_in_any_order_over_any_files(spark: SparkSession, crash: pa.Table, tmp_path: Path, large_rows: int) -> None:
     """Sorted by Spark where that is worth it, or where the run is read again."""
-    monkeypatch.setattr(module, "_SORT_FROM", sort_from)
     places = pa.array(range(crash.num_rows))
     scattered = crash.take(pc.sort_indices(pc.bit_wise_and(pc.multiply(places, 7919), 4095)))
     pq.write_table(scattered, tmp_path / "t.parquet", row_group_size=500)
-    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1)
+    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1, large_rows=large_rows)
     same(found, by_reference(crash))
 
 
@@ -136,6 +137,71 @@ def test_a_missing_row_is_malformed_whichever_way_it_goes(spark: SparkSession, c
         (problem,) = found.malformed
         assert problem.index == crash.column("index")[gone + 1].as_py()
         assert "is missing" in problem.problem
+
+
+@pytest.mark.parametrize("large_rows", [0, 10**9], ids=["told at once", "read again"])
+@pytest.mark.parametrize("spoil", ["a gap", "a repeat that a gap hides", "a file that is there twice"])
+def test_rows_that_no_order_mends_are_malformed(
+    spark: SparkSession, crash: pa.Table, tmp_path: Path, large_rows: int, spoil: str
+) -> None:
+    """Also where the two rows are in different files, as they are here."""
+    at = crash.column("kind").to_pylist().index("deliver", 1_000)
+    place = crash.column_names.index("index")
+    index = crash.column("index").to_pylist()
+    rows, due = crash, (index[at], "stands here twice")
+    if spoil == "a gap":
+        rows, due = pa.concat_tables([crash.slice(0, at), crash.slice(at + 1)]), (index[at + 1], "is missing")
+    elif spoil == "a repeat that a gap hides":
+        due = (index[at] - 1, "stands here twice")
+        rows = crash.set_column(place, "index", pa.array([*index[:at], index[at] - 1, *index[at + 1 :]]))
+    else:
+        pq.write_table(rows.slice(at, 1), tmp_path / "2b.parquet")
+    pq.write_table(rows.slice(0, at), tmp_path / "1.parquet", row_group_size=500)
+    pq.write_table(rows.slice(at), tmp_path / "2.parquet", row_group_size=500)
+    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1, large_rows=large_rows)
+    assert found.verdict == "malformed"
+    problem = found.malformed[0]
+    assert (problem.process, problem.index) == (crash.column("process")[at].as_py(), due[0])
+    assert due[1] in problem.problem
+    assert Path(problem.file or "").name in ("2.parquet", "2b.parquet")
+
+
+def test_only_the_run_that_is_out_of_order_is_sorted(
+    spark: SparkSession, crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sorted_runs = []
+    sort = module._verify_sorted
+
+    def noted(spark: SparkSession, source: Any, *rest: Any) -> None:
+        sorted_runs.append(source)
+        sort(spark, source, *rest)
+
+    monkeypatch.setattr(module, "_verify_sorted", noted)
+    places = pa.array(range(crash.num_rows))
+    scattered = crash.take(pc.sort_indices(pc.bit_wise_and(pc.multiply(places, 7919), 4095)))
+    for name, rows in (("r1", crash), ("r2", scattered), ("r3", crash)):
+        run = pa.array([name] * crash.num_rows)
+        pq.write_table(rows.set_column(0, "run", run), tmp_path / f"{name}.parquet", row_group_size=500)
+    found = verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1, large_rows=0)
+    assert [(source.runs, len(source.files)) for source in sorted_runs] == [(("r2",), 1)]
+    expected = by_reference(crash).properties
+    assert {n: (o.runs, o.cases) for n, o in found.properties.items()} == {n: (3, 3 * o.cases) for n, o in expected.items()}
+
+
+def test_sorted_runs_have_their_digests_compared_and_are_not_searched(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_UNIT_ROWS", 301)
+    monkeypatch.setattr(module, "_search_gathered", None)
+    for digest, verdict in ((7, "holds"), (8, "violated")):
+        table = cut_in_a_block(digest)
+        scattered = table.take(pc.sort_indices(pc.bit_wise_and(pc.multiply(pa.array(range(table.num_rows)), 7919), 1023)))
+        pq.write_table(scattered, tmp_path / f"{digest}.parquet", row_group_size=300)
+        if verdict == "violated":
+            monkeypatch.undo()
+        found = verify(spark, [str(tmp_path / f"{digest}.parquet")], ["integrity"], chunk_rows=300, least_rows=1, large_rows=0)
+        same(found, by_reference(table, ["integrity"]))
+        assert found.verdict == verdict
 
 
 def test_two_paths_with_runs_of_the_same_name(spark: SparkSession, tmp_path: Path) -> None:

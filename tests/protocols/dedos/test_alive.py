@@ -10,6 +10,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from plainchant.core.engine import Host, Layer
@@ -19,6 +20,7 @@ from plainchant.lab.properties import verify
 from plainchant.protocols.dedos import check, progress
 from plainchant.protocols.dedos.box import EXCLUDED, Box, layout
 from plainchant.protocols.dedos.parameters import Parameters
+from plainchant.protocols.dedos.presence import Presence
 from plainchant.scenario.load import parse
 from plainchant.sim import Simulation
 from plainchant.sim.memory import SimCopy
@@ -53,6 +55,34 @@ def test_a_relay_that_hangs_is_replaced_and_its_node_stays() -> None:
     assert [each["process"] for each in run.details("suspect")] == ["n2.a"] * len(run.of("suspect"))
     for survivor in ("n1.a", "n1.b", "n2.b", "n2.c"):
         assert standstill(run, survivor, since=300, until=32_000) < 600
+
+
+@pytest.mark.parametrize("hung", ["n2.a", "n2.b"])
+def test_a_process_that_comes_back_does_not_suspect_its_former_incarnation(hung: str) -> None:
+    """The mark of the excluded process is still there when the next one takes a seat; it has not seen the silence itself."""
+    run = simulate(
+        TWO_NODES, messages("n1.b", 200, 60, rate=40), relays="", until=2_500,
+        faults=[fault("pause", 500, process=hung, length=700), fault("restart", 1202, process=hung)],
+    )  # fmt: skip
+    assert run.is_good, run.sentences
+    suspicions = {(row["process"], msgspec.json.decode(row["detail"])["process"]) for row in run.of("suspect")}
+    assert suspicions
+    assert suspicions <= {(other, hung) for other in {"n2.a", "n2.b", "n2.c"} - {hung}}
+    assert run.delivered(f"{hung}#1")
+
+
+def test_a_process_that_crashed_is_not_suspected_by_one_that_finds_its_mark() -> None:
+    """Processes are told of a crash one after the other. The first marks the seat, and the others were told by the mark: they
+    suspected that the process hangs."""
+    presence = Presence(Parameters())
+    copy = SimCopy(layout(Parameters()))
+    copy.connect(0, Connection("n1.a"))
+    copy.connect(1, Connection("n1.b", stamp=7))
+    assert presence.attend(copy, 0, 1000 * MS) == []
+    copy.connect(1, Connection("n1.b", stamp=8, gone=True))
+    assert presence.attend(copy, 0, 1010 * MS) == ["n1.b"]
+    assert not presence.saw_silence("n1.b", 1010 * MS)
+    assert presence.saw_silence("n1.b", 1010 * MS + Parameters().longest_silence)
 
 
 @pytest.mark.parametrize("at", range(1800, 1850, 5))

@@ -7,7 +7,7 @@ packets have their real size, delays come close to d_max, and names may be long.
 - *pauses*: a member is stopped for longer than every timeout: the sponsor, the member that opens the slot, one in between, or a
   process that is about to join;
 - *readers*: the application of a member does not read, for less or more than ``patience``;
-- *crowds*: many processes ask at once, and a member dies meanwhile.
+- *crowds*: many processes ask at once, up to forty, and a member dies meanwhile.
 
 During pauses and while a member does not read, another one leaves, or a process joins.
 
@@ -27,7 +27,7 @@ from typing import Any
 from plainchant.core.model import MS, SECOND, Duration, ProcessId
 from plainchant.core.names import place_of
 from plainchant.protocols.rtcast import Parameters
-from plainchant.protocols.rtcast.interface import Interface
+from plainchant.protocols.rtcast.interface import CROWD, Interface
 from plainchant.scenario.model import Delay, Fault, Network, RandomFaults, Scenario, Workload
 
 from ..sweeping import Make
@@ -55,6 +55,7 @@ SITUATIONS = (
     "not reading",
     "reads again in time",
     "eight let in at once",
+    "forty ask at one instant",
     "crash while a crowd joins",
     "comes back",
 )
@@ -109,6 +110,7 @@ def situations(outcome: Outcome) -> Counter[str]:
         "not reading": "not reading" in reasons,
         "reads again in time": family_of(outcome.seed) == "readers" and "not reading" not in reasons,
         "eight let in at once": any(len(names) >= 8 for names in joined),
+        "forty ask at one instant": len(scenario.later) == CROWD,
         "crash while a crowd joins": family_of(outcome.seed) == "crowds" and crashes,
         "comes back": any("#" in name for names in joined for name in names),
     }
@@ -127,7 +129,9 @@ def scenario_of(seed: int) -> Scenario:
     retransmissions = seed // (len(FAMILIES) * len(MEDIA)) % 4
     name = random.choice(("p{:02}", "p{:02}", "station-{:04}"))
     members = tuple(name.format(number) for number in range(size))
-    crowd = min(32 - size, random.choice((4, 8, 16))) if family == "crowds" else 2
+    crowd = random.choice((4, 8, 16, CROWD)) if family == "crowds" else 2
+    if crowd < CROWD:
+        crowd = min(32 - size, crowd)
     later = tuple(name.replace("{", "q{").format(number) for number in range(crowd)) if size < 32 else ()
     parameters = _parameters(random, retransmissions, medium)
     ring = (*members, *later)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,6 +49,17 @@ def attempt(row: Row, applied: Applied) -> list[str]:
 
 MUTANTS = Mutants(Path(__file__).with_name("mutants.toml"), attempt, searched=6 * sweep.SEEDS)
 mutant = MUTANTS.replaces
+
+
+@mutant("late packets are thrown away where time is soft", Ring, "fresh")
+def _throws_away(self: Ring, source: str, at: int, kind: str) -> bool:
+    declared, self.parameters = self.parameters, dataclasses.replace(self.parameters, timing="hard")
+    is_fresh = _FRESH(self, source, at, kind)
+    self.parameters = declared
+    return is_fresh
+
+
+_FRESH = Ring.fresh
 
 
 # --- turns and crashes (4.1 to 4.3) -----------------------------------------------------------------------------------
@@ -388,6 +400,9 @@ def _reclaims_always(self: Sponsor) -> Reclaim | None:
 
 _RECLAIM = Sponsor._reclaim
 AT_NO_DOOR = Variant("no process knocks", (Replacement(Entrance, "knockers", lambda self: ()),))
+
+
+mutant("joiners knock at once, and often", Interface, "crowd")(property(lambda self: 0))
 
 
 # --- times and admission (4.1, section 5) -----------------------------------------------------------------------------

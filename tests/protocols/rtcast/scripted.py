@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
 from plainchant.core.model import MS, SECOND, Duration, ProcessId
@@ -109,10 +110,13 @@ def _long_hold(*loads: Workload, duration: float, gather: float = 120) -> Scenar
         later="q",
         network=SHARED,
         duration=duration,
+        seed=KNOCKS_EARLY,
     )
 
 
 SHARED = Network(delay=Delay("constant", _time(1)), bandwidth=BANDWIDTH, shared=True)
+KNOCKS_EARLY = 2
+"""A seed with which q, whose T is long, does not wait for long before it knocks."""
 REACHES_D = 3
 """The seed with which the half of c's last broadcast goes to d."""
 REACHES_A = 1
@@ -140,6 +144,59 @@ def _sixteen(
         fault=faults,
         workload=(Workload(rate=5.0, size=20),),
         network=network,
+    )
+
+
+CROWDED = dataclasses.replace(NEAR, header=64, delay=Delay("uniform", _time(0.2), _time(1.9)))
+
+
+def _forty(name: str, *, r: int, network: Network = CROWDED) -> Scenario:
+    """Forty processes join a ring of four at one instant. Some of their knocks come before the packets of each turn."""
+    later = tuple(f"q{number:02}" for number in range(40))
+    return dataclasses.replace(
+        _sixteen(
+            name,
+            *(Fault(kind="join", at=_time(602.430558), process=process) for process in later),
+            later=later,
+            network=network,
+            size=4,
+        ),
+        seed=7,
+        parameters={
+            "retransmissions": r,
+            "header": 128,
+            "heartbeats": 1,
+            "hold": _time(4),
+            "gather": _time(1000),
+            "admission": False,
+        },
+        duration=_time(700),
+        workload=(Workload(rate=3.0, size=20),),
+    )
+
+
+def _stalls(seed: int) -> Scenario:
+    """The machine of all four members stands still again and again for longer than d_max, with parameters as live."""
+    random, at, faults = Random(f"stalls {seed}"), 1000.0, []
+    for _ in range(6):
+        length = random.uniform(130, 400)
+        faults += [
+            Fault(
+                kind="pause", at=_time(at + random.uniform(0, 3)), process=process, length=_time(length + random.uniform(0, 20))
+            )
+            for process in "abcd"
+        ]
+        at += length + random.uniform(20, 400)
+    live = {"timing": "soft", "delay_max": _time(100), "slack": _time(25), "hold": _time(20), "idle_hold": _time(4)}
+    return _scenario(
+        "stalls",
+        "abcd",
+        {**live, "bandwidth": 3 * BANDWIDTH, "gather": _time(3000)},
+        tuple(faults),
+        Workload(rate=50.0, size=64),
+        duration=5000,
+        seed=seed,
+        network=Network(delay=Delay("uniform", _time(0.2), _time(2))),
     )
 
 
@@ -186,6 +243,14 @@ SCENARIOS: Mapping[str, Script] = {
     "a seventeenth joins, large headers": Script(
         _sixteen("seventeen-headers", _SEVENTEENTH, later=("q",), network=dataclasses.replace(NEAR, header=64))
     ),
+    # Their knocks took the medium when members' turns began: one member did not hear itself, another had an omission.
+    "forty join at one instant, r = 0": Script(_forty("forty-0", r=0)),
+    "forty join at one instant, r = 1": Script(_forty("forty-1", r=1)),
+    "forty join at one instant, switched": Script(
+        _forty("forty-switched", r=0, network=dataclasses.replace(CROWDED, shared=False))
+    ),
+    # What was under way when it stood still was thrown away as too old, r times in a row: well members had an omission.
+    "the machine stands still": Script(_stalls(0)),
     # It asks again and again while the ring turns, and fifteen could answer.
     "one of sixteen is deaf": Script(
         _sixteen("deaf-of-sixteen", _deaf("p5", 1050, 400), network=dataclasses.replace(NEAR, header=64)), {"p5": "deaf"}

@@ -13,8 +13,9 @@ from plainchant.core import wire
 from plainchant.core.engine import Engine, Host, Layer
 from plainchant.core.model import MS, SECOND, US, Duration, Packet, ProcessId
 from plainchant.lab.properties import verify
+from plainchant.lab.show import decode
 from plainchant.protocols.rtcast import DESCRIPTION, Parameters
-from plainchant.protocols.rtcast.interface import KNOCK, REQUEST
+from plainchant.protocols.rtcast.interface import KNOCK, REQUEST, Interface
 from plainchant.protocols.rtcast.packets import Data, Here
 from plainchant.protocols.rtcast.sizes import FRAME, largest, size_of
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
@@ -22,7 +23,7 @@ from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
 
 from .. import sweeping
-from . import alive
+from . import alive, scripted
 from .sweep import GROUP
 
 
@@ -90,25 +91,32 @@ def test_a_crash_or_a_join_costs_no_other_member_where_delays_are_near_the_bound
 
 @pytest.mark.parametrize(
     ("size", "name"),
-    [(2, "station-{:04}"), (16, "station-{:04}"), (32, "station-{:04}"), (16, "the-station-in-the-north-of-the-west-{:03}")],
+    [
+        *((size, "station-{:04}") for size in (2, 16, 32)),
+        (16, "the-station-in-the-north-of-the-west-{:03}"),
+        (32, "the-station-in-the-north-of-the-west-which-is-the-largest-{:03}"),
+    ],
 )
 def test_no_packet_is_larger_than_what_is_reserved_for_it(size: int, name: str) -> None:
     """With names of twelve letters: a change of sixteen members had 438 bytes in a heartbeat for which 192 were reserved. With
-    names of forty: a knock had 98 bytes (96 reserved), a vote and a refusal were charged as 64 with the network's header. A
-    member that wakes up named all others in its question, and each answer named them too: 166 bytes more than reserved."""
+    names of forty: a knock had 98 bytes (96 reserved), a vote and a refusal were charged as 64 with the network's header. With
+    names of sixty: a request to join had 99 bytes (96 reserved). A member that wakes up named all others in its question, and
+    each answer named them too: 166 bytes more than reserved."""
     members = tuple(name.format(number) for number in range(size))
     sleeper = (Fault(kind="pause", at=Duration(1350 * MS), process=members[1], length=Duration(100 * MS)),) if size > 2 else ()
+    hold = max(9 * MS, Interface(Parameters(), GROUP).least_hold((*members, "station-late")) + MS)
+    joins = (1800 if hold == 9 * MS else 3500) * MS  # when P of those that are gone has been given back, so that there is a vote
     scenario = dataclasses.replace(
         alive.scenario_of(0),
         members=members,
         later=("station-late",),
         groups={GROUP: members},
-        duration=Duration(2500 * MS),
-        parameters={"gather": Duration(SECOND), "hold": Duration(9 * MS), "reclaim_after": Duration(50 * MS), "clocks": "none"},
+        duration=Duration(joins + 700 * MS),
+        parameters={"gather": Duration(SECOND), "hold": Duration(hold), "reclaim_after": Duration(50 * MS), "clocks": "none"},
         fault=(
             Fault(kind="crash", at=Duration(1200 * MS), process=members[-1]),
             *sleeper,
-            Fault(kind="join", at=Duration(1800 * MS), process="station-late"),
+            Fault(kind="join", at=Duration(joins), process="station-late"),
         ),
     )
     sent: Counter[str] = Counter()
@@ -117,7 +125,7 @@ def test_no_packet_is_larger_than_what_is_reserved_for_it(size: int, name: str) 
         "Beat": reserved.beat,
         "JoinAck": reserved.acknowledgement,
         "Knock": KNOCK,
-        "Request": REQUEST,
+        "Request": max(REQUEST, reserved.request),
         "Where": reserved.where,
         "Here": reserved.here,
         "Data": reserved.change,
@@ -143,6 +151,46 @@ def test_no_packet_is_larger_than_what_is_reserved_for_it(size: int, name: str) 
     gone = {members[-1], *(fault.process for fault in sleeper)}
     assert set(views[-1]) == {*members, "station-late"} - gone
     assert set(limits) - set(sent) <= ({"Here", "Vote"} if size == 2 else set())
+
+
+def views_with(script: str, process: ProcessId) -> tuple[list[dict[str, Any]], dict[ProcessId, int]]:
+    """Rows of a scripted run in the order of time, and when each process had its first view with ``process`` in it (ns)."""
+    trace = TraceBuffer()
+    Simulation(scripted.SCENARIOS[script].scenario, trace=trace).run()
+    rows = sorted(trace.table().to_pylist(), key=lambda row: row["true_time"])
+    views = [row for row in rows if row["kind"] == "view" and process in row["members"]]
+    return rows, {row["process"]: row["true_time"] for row in reversed(views)}
+
+
+@pytest.mark.parametrize("script", [name for name in scripted.SCENARIOS if name.startswith("forty join")])
+def test_forty_that_ask_at_one_instant_are_in_within_six_rotations(script: str) -> None:
+    """Eight are let in by one change, a rotation after they asked; P is that of the ring of forty-four."""
+    scenario = scripted.SCENARIOS[script].scenario
+    ring = (*scenario.members, *scenario.later)
+    interface = Interface(Parameters(**scenario.parameters), GROUP)
+    rotation = interface.rotation(ring, [interface.hold(process) for process in ring])
+    rows, _ = views_with(script, scenario.members[0])
+    first = {row["process"]: row["true_time"] for row in reversed(rows) if row["kind"] == "view"}
+    assert set(first) == set(ring)
+    assert max(first.values()) - int(scenario.fault[0].at) < interface.crowd + 6 * rotation
+
+
+def test_all_members_reckon_with_the_T_that_a_joiner_was_offered() -> None:
+    """q asks for T = 12 ms (T_new). The vote goes against it; the refusal offers what is left of P, and q's change says it."""
+    rows, first = views_with("a joiner is offered less", "q")
+    details = [(row["kind"], row["process"], decode(row["detail"])) for row in rows if row["detail"]]
+    refused = [detail for kind, process, detail in details if (kind, process) == ("reject", "q")]
+    assert len(refused) == 1
+    assert "cannot keep its guarantees" in refused[0]["why"]
+    assert set(first) == {"a", "b", "c", "q"}
+    bounds = {process: detail["bound"] for kind, process, detail in details if kind == "token"}
+    assert bounds["q"] == bounds["a"] == bounds["b"] == bounds["c"]
+    scenario = scripted.SCENARIOS["a joiner is offered less"].scenario
+    stated = Interface(Parameters(**scenario.parameters), GROUP)
+    assert bounds["q"] < stated.rotation("abcq", [4 * MS, 4 * MS, 4 * MS, 12 * MS])
+    assert bounds["q"] == stated.rotation("abcd", [4 * MS] * 4), "P has not grown"
+    held = [detail["hold"] for kind, process, detail in details if (kind, process) == ("token", "q")]
+    assert max(held) <= 4 * MS
 
 
 def test_the_frame_is_that_of_the_wire_format() -> None:

@@ -30,7 +30,7 @@ def test_4_1_a_rotation_has_n_hops() -> None:
     times = Interface(Parameters(**parameters))  # type: ignore[arg-type]
     turns = [detail for detail in run.details("token", "a") if detail["rotation"] and detail["bound"] == run.bounds("a")[0]]
     longest = max(detail["rotation"] for detail in turns)
-    assert longest == 3 * ms(0.5) + 3 * ms(5) + times.slot
+    assert longest == 3 * ms(0.5) + 3 * ms(5) + times.slot("abc")
     assert times.printed("abc", [ms(1.5)] * 3) < longest <= times.rotation("abc", [ms(1.5)] * 3)
     assert run.violated == []
 

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from ...core.model import UsageError
 from ...trace import MalformedTrace, read, validate
 from ..errors import LabError
+from ..verify import verify
 from ..verify.parts import Plan, only_spark_knows, plan
 from .frames import DETECTIONS_OF_RUNS, METRICS_OF_RUNS, Figures
 from .schema import METRICS
@@ -59,6 +60,8 @@ def _of_paths(
     if large:
         with spark() as session:
             for path, whole in large.items():
+                if malformed := verify(session, [path], []).malformed:  # of nothing, which leaves validation
+                    raise MalformedTrace(malformed)
                 if whole is not None:
                     tables[path] = figures.of_chunks(session, whole.chunks, run)
                 else:

@@ -10,7 +10,7 @@ skeleton, which has all they look at.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -39,8 +39,12 @@ ON_SKELETON: Final = frozenset(name for name, checks in CATALOGUE.items() if che
 """Properties that the reference check decides on the skeleton."""
 
 
-def prove(evidence: Evidence, properties: Sequence[str] | None) -> Proof:
-    """Proves what can be proved of what the run is to be checked for (``reference.verify`` explains ``properties``)."""
+def prove(
+    evidence: Evidence, properties: Sequence[str] | None, narrow: Callable[[Sequence[str]], Container[str]] | None = None
+) -> Proof:
+    """Proves what can be proved of what the run is to be checked for (``reference.verify`` explains ``properties``).
+
+    ``narrow`` is given what quick proofs leave doubtful, and says what of it is decided elsewhere. Slow proofs try the rest."""
     if evidence.suspect:
         return Proof(suspect=True)
     proof = Proof()
@@ -48,12 +52,28 @@ def prove(evidence: Evidence, properties: Sequence[str] | None) -> Proof:
     until_end = properties is not None or run.drained
     reported = reports_without_case(run, properties)
     proof.decided = check_run(run, properties, ON_SKELETON)
-    prover = Prover(evidence, until_end)
-    for name in names_for(run, properties):
+    prover = Prover(evidence, until_end, quick=narrow is not None)
+    _try(prover, proof, [name for name in names_for(run, properties) if name not in ON_SKELETON], reported)
+    if narrow is not None and proof.doubtful:
+        elsewhere = narrow(proof.doubtful)
+        left, proof.doubtful = [name for name in proof.doubtful if name not in elsewhere], []
+        slow = Prover(evidence, until_end)
+        slow.untimed = prover.untimed
+        prover = slow
+        _try(prover, proof, left, reported)
+    if "integrity" in proof.cases:
+        proof.unresolved = evidence.unresolved
+    if prover.untimed is not None and "deadline" not in proof.doubtful:
+        proof.cases.pop("deadline", None)
+        proof.untimed = dataclasses.replace(prover.untimed, events=evidence.rows, is_held=reported)
+    return proof
+
+
+def _try(prover: Prover, proof: Proof, names: Sequence[str], reported: bool) -> None:
+    for name in names:
         find = CATALOGUE[name].proof
-        if find is None:
-            continue
-        if not until_end and name in SPEAK_OF_END:
+        assert find is not None
+        if not prover.until_end and name in SPEAK_OF_END:
             if reported:
                 proof.cases[name] = 0, 0
             continue
@@ -64,9 +84,3 @@ def prove(evidence: Evidence, properties: Sequence[str] | None) -> Proof:
             continue
         if cases or reported:
             proof.cases[name] = 1, cases
-    if "integrity" in proof.cases:
-        proof.unresolved = evidence.unresolved
-    if prover.untimed is not None and "deadline" not in proof.doubtful:
-        proof.cases.pop("deadline", None)
-        proof.untimed = dataclasses.replace(prover.untimed, events=evidence.rows, is_held=reported)
-    return proof

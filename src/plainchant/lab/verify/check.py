@@ -13,13 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...trace.reader import Part
-from ...trace.validation import validate
+from ...trace.schema import Malformed
+from ...trace.validation import misplaced, validate
 from ..properties import PROPERTIES, Outcome, Verification
-from ..properties.certificates.evidence import Evidence, Messages
-from ..properties.certificates.records import Slice
+from ..properties.certificates.evidence import Doubtful, Evidence, Messages, arrangement
+from ..properties.certificates.records import Misplaced, Slice
 from ..properties.certificates.unit import Unit
 from ..properties.certificates.untimed import Untimed
 from ..properties.facts import Columns, Run, runs_of
+from ..properties.narrowing.narrow import Narrowed, narrow, searched
 from ..properties.proof import prove
 from ..properties.reference import check_run, require_known, warnings_of
 from ..properties.report import MAX_SHOWN, Result
@@ -35,12 +37,30 @@ class Found(Result):
     suspect: bool = False  # the same for validation
     unresolved: tuple[Messages, ...] = ()  # messages whose digests have to be compared before ``integrity`` can be said to hold
     untimed: Untimed | None = None  # what the times of rows must show before ``deadline`` can be said to hold
-    out_of_order: bool = False  # it is suspect because rows of a history stand apart, which may only be their order in the files
+    out_of_order: bool = False  # rows of a history stand apart, which may only be their order in the files
+    misplaced: tuple[Misplaced, ...] = ()  # rows whose index is wrong in any order
+    rows: int = 0
+    narrowed: Narrowed | None = None  # some properties are left to the reference check of a few messages' rows
 
     @property
     def is_open(self) -> bool:
         """Whether something is left to settle."""
-        return self.suspect or bool(self.doubtful) or bool(self.unresolved) or self.untimed is not None
+        return self.suspect or bool(self.doubtful or self.unresolved) or self.untimed is not None or self.narrowed is not None
+
+    def tell_misplaced(self, large_rows: int) -> None:
+        """Says at once of a large run which rows are misplaced; a smaller one is looked through for all that is malformed."""
+        if self.out_of_order or not self.misplaced or self.rows < large_rows:
+            return
+        problems = [(row.file, self.run, row.process, row.at, misplaced(row.at, row.due)) for row in self.misplaced]
+        self.malformed = [Malformed(*problem) for problem in problems]
+        self.suspect, self.misplaced = False, ()
+
+    def settle_narrowed(self, rows: pa.Table, most: int | None = MAX_SHOWN) -> None:
+        """Decides the properties that were narrowed down, from the rows about the doubtful messages."""
+        if self.narrowed is not None:
+            for report in searched(self.narrowed, rows):
+                self.add_report(report, 1, self.rows, most)
+            self.narrowed = None
 
     def settle_times(self, seen: Timed) -> None:
         """Says that ``deadline`` holds, or leaves it to the exact search."""
@@ -55,9 +75,25 @@ class Found(Result):
 
 def judge(facts: Run, slices: Sequence[Slice], properties: Sequence[str] | None, most: int | None = MAX_SHOWN) -> Found:
     """What the certificates of a run come to."""
-    evidence = Evidence(facts, slices)
-    proof = prove(evidence, properties)
-    found = Found(run=facts.name, suspect=proof.suspect, doubtful=tuple(proof.doubtful), out_of_order=evidence.out_of_order)
+    return _judge(Evidence(facts, slices), properties, most, narrowed=False)
+
+
+def _judge(evidence: Evidence, properties: Sequence[str] | None, most: int | None, *, narrowed: bool) -> Found:
+    facts = evidence.facts
+    few: Narrowed | None = None
+
+    def narrow_down(doubtful: Sequence[str]) -> Container[str]:
+        nonlocal few
+        try:
+            few = narrow(evidence, doubtful, properties)
+        except Doubtful:
+            return ()
+        return few.cases
+
+    proof = prove(evidence, properties, narrow_down if narrowed else None)
+    found = Found(run=facts.name, suspect=proof.suspect, doubtful=tuple(proof.doubtful), rows=evidence.rows)
+    found.narrowed = few
+    found.out_of_order, found.misplaced = evidence.out_of_order, tuple(evidence.misplaced)
     if not proof.suspect:
         for report, checked in proof.decided:
             found.add_report(report, checked, evidence.rows, most)
@@ -73,7 +109,8 @@ def look_closely(
     found: Found, table: pa.Table, files: Sequence[Part], properties: Sequence[str] | None, most: int | None = MAX_SHOWN
 ) -> None:
     """Settles what the certificates left open, from all rows of the run."""
-    found.malformed = validate(_plain(table), files) if found.suspect else []
+    assert found.narrowed is None, "a few rows settle that"
+    found.malformed = validate(plain(table), files) if found.suspect else []
     if found.malformed:
         return
     if found.untimed is not None:
@@ -101,9 +138,13 @@ def examine(
 
 
 def proved(
-    units: Sequence[Unit], properties: Sequence[str] | None, most: int | None = MAX_SHOWN, without: Container[str] = ()
+    units: Sequence[Unit],
+    properties: Sequence[str] | None,
+    most: int | None = MAX_SHOWN,
+    without: Container[str] = (),
+    narrow_from: int | None = None,
 ) -> Iterator[Found]:
-    """Every run of some units, except some, as far as certificates go."""
+    """Every run of some units, except some, as far as certificates go. Runs of ``narrow_from`` rows are narrowed down."""
     where: dict[str, list[tuple[Unit, int]]] = {}
     for unit in units:
         for place, run in enumerate(unit.runs):
@@ -111,10 +152,11 @@ def proved(
                 where.setdefault(run, []).append((unit, place))
     columns = {id(unit): Columns(unit.skeleton) for unit in units if unit.runs}
     for run, places in sorted(where.items()):
-        if len(places) > 1:
-            yield judge_alone(run, [unit.slice(place, alone=True) for unit, place in places], properties, most)
-            continue
         unit, place = places[0]
+        if len(places) > 1 or (narrow_from is not None and unit.size_of(place) >= narrow_from):
+            slices = [unit.slice(place, alone=True) for unit, place in places]
+            yield judge_alone(run, slices, properties, most, narrow_from=narrow_from)
+            continue
         only = unit.slice(place)
         if only.suspect:  # facts are made of rows that can be understood
             yield Found(run=run, suspect=True)
@@ -122,16 +164,27 @@ def proved(
             yield judge(Run(run, columns[id(unit)], unit.skeleton_rows(place)), [only], properties, most)
 
 
-def judge_alone(run: str, slices: Sequence[Slice], properties: Sequence[str] | None, most: int | None = MAX_SHOWN) -> Found:
-    """A run whose slices come from several units and bring their skeletons."""
-    if any(part.suspect for part in slices):
-        return Found(run=run, suspect=True)
+def judge_alone(
+    run: str,
+    slices: Sequence[Slice],
+    properties: Sequence[str] | None,
+    most: int | None = MAX_SHOWN,
+    *,
+    narrow_from: int | None = None,
+) -> Found:
+    """A run whose slices come from several units and bring their skeletons. What is doubtful in one of ``narrow_from`` rows or
+    more is narrowed down to a few messages where that can be done."""
+    if any(part.suspect for part in slices):  # facts are made of rows that can be understood
+        out_of_order, wrong = arrangement(slices)
+        rows = sum(part.rows for part in slices)
+        return Found(run=run, suspect=True, out_of_order=out_of_order, misplaced=tuple(wrong), rows=rows)
     skeleton = pa.concat_tables([part.skeleton for part in slices], promote_options="permissive")
-    facts = Run(run, Columns(skeleton), range(skeleton.num_rows))
-    return judge(facts, slices, properties, most)
+    evidence = Evidence(Run(run, Columns(skeleton), range(skeleton.num_rows)), slices)
+    narrowed = narrow_from is not None and evidence.rows >= narrow_from
+    return _judge(evidence, properties, most, narrowed=narrowed)
 
 
-def _plain(table: pa.Table) -> pa.Table:
+def plain(table: pa.Table) -> pa.Table:
     """Strings as strings: dictionaries cannot be sorted."""
     kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
     return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))

@@ -3,8 +3,9 @@
 One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``properties.certificates``), settle the
 runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. One shuffle brings those
 of a run together (about two bytes per event), and a second function settles these runs (``properties.proof``). Sums and
-violations come to the driver. A run that certificates leave doubtful is read again, whole, by one task of a second job, and the
-reference checks decide. Only runs with a violation, or of a kind that the proofs do not cover, need that.
+violations come to the driver. Where certificates leave a large run in doubt, its doubtful messages are named
+(``properties.narrowing``); their rows alone are fetched by a second job and searched. Only what cannot be narrowed down is read
+again, whole, by one task a run, and the reference checks decide.
 
 Two kinds of input go through Spark's own reader and are sorted by (run, process, index) first: addresses that Arrow cannot open,
 and files whose rows stand in another order than their histories'. Between driver and tasks there are only Arrow tables of (key,
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.model import TraceError
-from ...trace.reader import Part, conform
+from ...trace.reader import Part, conform, within
 from ...trace.schema import REQUIRED, Malformed, MalformedTrace
 from ...trace.validation import null_problems
 from ..properties import Verification, Violation
@@ -33,6 +34,7 @@ from ..properties.certificates.records import Slice
 from ..properties.certificates.unit import Unit
 from ..properties.certificates.untimed import Untimed
 from ..properties.facts import COLUMNS
+from ..properties.narrowing.narrow import Narrowed
 from ..properties.reference import require_known
 from ..properties.report import MAX_SHOWN, Result
 from ..properties.timing import deadlines
@@ -41,7 +43,7 @@ from ..session import send_code
 from ..session import slots as slots_of
 from ..session.progress import watched
 from . import parts
-from .check import Found, judge_alone, look_closely, proved, rows_of
+from .check import Found, judge_alone, look_closely, plain, proved, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CERTIFICATE_SQL: Final = "key string, kind string, value binary"
+PACKED_SQL: Final = "run string, rows binary"
 CERTIFICATE_SCHEMA: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())])
 DIGEST_SCHEMA: Final = pa.schema(
     [("run", pa.string()), ("group", pa.string()), ("sender", pa.string()), ("seq", pa.int64()), ("digest", pa.int64())]
@@ -59,7 +62,8 @@ MAX_WARNINGS: Final = 100
 
 _UNIT_ROWS: Final = 500_000  # rows that come through Spark's reader are put together to units of this size
 _LEAST_UNIT: Final = 100_000
-_SORT_FROM: Final = 200_000  # from this size a run out of order is worth sorting everything
+LARGE_ROWS: Final = 200_000
+"""From this size a run is not simply read again by one task: out of order, Spark sorts it, and doubts are narrowed down."""
 _DESCRIBED: Final = 20_000  # a task that finds more violations describes one for each run and property
 
 
@@ -90,6 +94,7 @@ def verify(
     most: int | None = MAX_SHOWN,
     chunk_rows: int = parts.CHUNK_ROWS,
     least_rows: int = parts.LEAST_ROWS,
+    large_rows: int = LARGE_ROWS,
     progress: Callable[[str, float], None] | None = None,
 ) -> Verification:
     """Verifies every run of some traces: files, directories, globs, addresses.
@@ -100,30 +105,39 @@ def verify(
     require_known(properties or ())
     send_code(spark)
     paths = [str(path) for path in paths]
-    options = Options(tuple(properties) if properties is not None else None, most)
+    options = Options(tuple(properties) if properties is not None else None, most, large_rows)
     try:
         plan = parts.plan(paths, slots_of(spark), chunk_rows=chunk_rows, least_rows=least_rows)
         total = Sum()
         with watched(spark, progress, "reading"):
             open_runs = _verify_chunks(spark, plan, options, total) if plan.chunks else []
-        if any(found.out_of_order for found in open_runs) and plan.rows > _SORT_FROM:
-            total, open_runs = Sum(), []
-            by_label = {piece.label: piece.path for chunk in plan.chunks for piece in chunk.pieces}
-            for label, path in by_label.items():
-                files = [piece.file for chunk in plan.chunks for piece in chunk.pieces if piece.path == path]
+        if total.malformed:  # nothing is verified then
+            return verification_of(total, options)
+        apart = {found.run for found in open_runs if found.out_of_order and found.rows >= large_rows}
+        if apart:
+            open_runs = [found for found in open_runs if found.run not in apart]
+            for source in _sources_of(plan, apart):
                 with watched(spark, progress, "sorting"):
-                    _verify_sorted(spark, parts.addresses(path, list(dict.fromkeys(files))), path, label, options, total)
+                    _verify_sorted(spark, source, options, total)
         for path in plan.foreign:
             with watched(spark, progress, "sorting"):
-                _verify_sorted(spark, [path], path, f"{path}:" if len(set(paths)) > 1 else "", options, total)
+                _verify_sorted(spark, _Source(path, (path,), f"{path}:" if len(set(paths)) > 1 else ""), options, total)
         if any(found.unresolved for found in open_runs):
             with watched(spark, progress, "comparing"):
-                open_runs = _compare(spark, plan, open_runs, total)
+                messages = _unresolved(open_runs)
+                digests = tasks(spark, plan.pieces_with_any(messages), partial(_digests, messages), _sql(DIGEST_SCHEMA))
+                open_runs = _compare(digests, open_runs, total)
         if any(found.untimed is not None for found in open_runs):
             with watched(spark, progress, "timing"):
                 wanted = _untimed(open_runs)
                 moments = tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _sql(deadlines.BLOCKS))
                 open_runs = _time(moments, _partitions(spark, plan.rows), open_runs, total)
+        if any(found.narrowed is not None for found in open_runs):
+            with watched(spark, progress, "searching"):
+                open_runs = _search_narrowed(
+                    lambda wanted: tasks(spark, plan.pieces_with_any(wanted), partial(_about, wanted), PACKED_SQL),
+                    *(_partitions(spark, plan.rows), open_runs, options, total),
+                )
         if open_runs:
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
@@ -138,6 +152,7 @@ class Options:
 
     properties: tuple[str, ...] | None
     most: int | None
+    large_rows: int = LARGE_ROWS
 
 
 def verification_of(total: Sum, options: Options) -> Verification:
@@ -172,12 +187,14 @@ def _collect(frame: DataFrame, total: Sum) -> list[Found]:
     return sorted(open_runs, key=lambda found: found.run)
 
 
-def _compare(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], total: Sum) -> list[Found]:
+def _unresolved(open_runs: Sequence[Found]) -> dict[str, tuple[Messages, ...]]:
+    return {found.run: found.unresolved for found in open_runs if found.unresolved}
+
+
+def _compare(digests: DataFrame, open_runs: list[Found], total: Sum) -> list[Found]:
     """Compares the digests that certificates could not; returns the runs that are still open."""
     from pyspark.sql import functions as F
 
-    wanted = {found.run: found.unresolved for found in open_runs if found.unresolved}
-    digests = tasks(spark, plan.pieces_with_any(wanted), partial(_digests, wanted), _sql(DIGEST_SCHEMA))
     kinds = digests.groupBy("run", "group", "sender", "seq").agg(F.count_distinct("digest").alias("kinds"))
     differing = kinds.filter("kinds > 1")
     wrong = {row["run"] for row in differing.select("run").distinct().collect()}
@@ -210,17 +227,110 @@ def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
     return {found.run: found.untimed for found in open_runs if found.untimed is not None}
 
 
+def _search_narrowed(
+    rows_about: Callable[[Mapping[str, Narrowed]], DataFrame],
+    partitions: int,
+    open_runs: list[Found],
+    options: Options,
+    total: Sum,
+) -> list[Found]:
+    """Brings the rows about doubtful messages together, run by run, and searches them; returns the runs that are still open."""
+    chosen = {found.run: found for found in open_runs if found.narrowed is not None}
+    if not chosen:
+        return open_runs
+    rows = rows_about({run: found.narrowed.without_skeleton() for run, found in chosen.items() if found.narrowed is not None})
+    together = rows.repartition(min(len(chosen), partitions), "run")
+    settled = together.mapInArrow(partial(_settle_narrowed, chosen, options), CERTIFICATE_SQL)
+    return _collect(settled, total) + [found for found in open_runs if found.run not in chosen]
+
+
+def _about_in(wanted: Mapping[str, Narrowed], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Of rows as Spark reads them, those about doubtful messages, packed run by run."""
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        for run, narrowed in wanted.items():
+            about = narrowed.is_about(table.column("sender"), table.column("seq"))
+            rows = table.filter(pc.and_(pc.equal(table.column("run"), run), about))
+            if rows.num_rows:
+                yield pa.RecordBatch.from_pydict({"run": [run], "rows": [packed(parts.typed(rows, None))]})
+
+
+def _about(wanted: Mapping[str, Narrowed], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece that are about doubtful messages, packed run by run."""
+    spans = [narrowed.span for narrowed in wanted.values()]
+    for run, narrowed in wanted.items():
+
+        def chosen(keys: pa.Table, run: str = run, narrowed: Narrowed = narrowed) -> pa.ChunkedArray | None:
+            about = narrowed.is_about(keys.column("sender"), keys.column("seq"))
+            kept = pc.and_(pc.equal(keys.column("run"), run), about)
+            return kept if pc.any(kept).as_py() else None
+
+        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+        for table in parts.rows_about(piece, (low, high), chosen):
+            yield pa.RecordBatch.from_pydict({"run": [run], "rows": [packed(table)]})
+
+
+def packed(rows: pa.Table) -> bytes:
+    """Rows as bytes, with strings as dictionaries."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_table(rows.unify_dictionaries())
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _settle_narrowed(
+    chosen: Mapping[str, Found], options: Options, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    tables: dict[str, list[pa.Table]] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            tables.setdefault(row["run"], []).append(plain(pa.ipc.open_stream(row["rows"]).read_all()))
+    total = Sum()
+    for run, pieces in sorted(tables.items()):
+        found = chosen[run]
+        found.settle_narrowed(pa.concat_tables(pieces), options.most)
+        if found.is_open:
+            yield from _rows([(run, "open", found)])
+        else:
+            total.add(found)
+    if total.outcomes:
+        yield from _rows([("#", "sum", total.thinned(options.most))])
+
+
 def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
     """Reads each of these runs again, whole, in one task."""
     work = [(found, tuple(plan.pieces_with(found.run))) for found in open_runs]
     _collect(tasks(spark, work, partial(_search_run, options), CERTIFICATE_SQL), total)
 
 
-def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: str, options: Options, total: Sum) -> None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Source:
+    """Files that Spark's reader takes: those of one path."""
+
+    path: str
+    files: tuple[str, ...]
+    label: str  # stands before the names of its runs
+    runs: tuple[str, ...] | None = None  # these alone; None: all
+
+
+def _sources_of(plan: parts.Plan, runs: Set[str]) -> Iterator[_Source]:
+    """The files that can hold some runs, path by path."""
+    by_path: dict[tuple[str, str], dict[str, None]] = {}
+    for piece in plan.pieces_with_any(runs):
+        by_path.setdefault((piece.path, piece.label), {})[piece.file] = None
+    for (path, label), files in by_path.items():
+        mine = tuple(sorted(run for run in runs if run.startswith(label)))
+        yield _Source(path, tuple(parts.addresses(path, list(files))), label, mine)
+
+
+def _verify_sorted(spark: SparkSession, source: _Source, options: Options, total: Sum) -> None:
     """The way through Spark's reader: sorted, certified, settled; what is left is gathered by run and searched."""
     from pyspark.sql import functions as F
 
-    frame = _frame(spark, files, path, label)
+    frame = _frame(spark, source)
+    if source.runs is None and not frame.take(1):
+        raise TraceError(parts.without_rows(source.path))
     keys = ["run", "process", "index"]
     nothing = frame.filter(" or ".join(f"{name} is null" for name in REQUIRED))
     for row in nothing.limit(MAX_PROBLEMS).collect():
@@ -232,36 +342,77 @@ def _verify_sorted(spark: SparkSession, files: Sequence[str], path: str, label: 
     certified = ordered.mapInArrow(_certify_sorted, CERTIFICATE_SQL)
     settled = certified.repartition("key").mapInArrow(partial(_settle, options), CERTIFICATE_SQL)
     open_runs = _collect(settled, total)
+    if total.malformed:
+        total.malformed = _with_files(frame, total.malformed)
+        return
+    if any(found.unresolved for found in open_runs):
+        open_runs = _compare(_digests_in(frame, _unresolved(open_runs)), open_runs, total)
     untimed = _untimed(open_runs)
     if untimed:
         block = F.call_function("div", F.col("seq"), F.lit(deadlines.BLOCK)).alias("block")
         told = frame.filter(F.col("run").isin(list(untimed)) & F.col("kind").isin("send", "deliver"))
         moments = told.select(*deadlines.COLUMNS, block, "run")
         open_runs = _time(moments, slots_of(spark), open_runs, total)
+    rows = frame.drop("file")
+    open_runs = _search_narrowed(
+        lambda wanted: rows.filter(F.col("run").isin(list(wanted))).mapInArrow(partial(_about_in, wanted), PACKED_SQL),
+        *(slots_of(spark), open_runs, options, total),
+    )
     if open_runs:
         wanted = frame.filter(F.col("run").isin([found.run for found in open_runs]))
         found = {found.run: found for found in open_runs}
         _collect(wanted.repartition("run").mapInArrow(partial(_search_gathered, found, options), CERTIFICATE_SQL), total)
 
 
-def _frame(spark: SparkSession, files: Sequence[str], path: str, label: str) -> DataFrame:
+def _with_files(frame: DataFrame, malformed: Sequence[Malformed]) -> list[Malformed]:
+    """Problems with the files of their rows, which sorting forgets. Where a row stands twice, the last of its files counts."""
+    from pyspark.sql import functions as F
+
+    places = [(problem.run, problem.process, problem.index) for problem in malformed]
+    is_one = F.lit(False)
+    for run, process, index in places:
+        is_one = is_one | ((F.col("run") == run) & (F.col("process") == process) & (F.col("index") == index))
+    rows = frame.filter(is_one).select("run", "process", "index", "file").sort("file").collect()
+    files = {(row["run"], row["process"], row["index"]): row["file"] for row in rows}
+    return [dataclasses.replace(p, file=p.file or files.get(at)) for p, at in zip(malformed, places, strict=True)]
+
+
+def _digests_in(frame: DataFrame, wanted: Mapping[str, Sequence[Messages]]) -> DataFrame:
+    """The digests that rows give for some messages."""
+    from pyspark.sql import functions as F
+
+    is_wanted = F.lit(False)
+    for run, messages in wanted.items():
+        for group, sender, low, high in messages:
+            of_sender = (F.col("run") == run) & (F.col("group") == group) & (F.col("sender") == sender)
+            is_wanted = is_wanted | (of_sender & F.col("seq").between(low, high))
+    about = F.col("kind").isin("send", "deliver") & F.col("digest").isNotNull()
+    return frame.filter(about & is_wanted).select(DIGEST_SCHEMA.names)
+
+
+def _frame(spark: SparkSession, source: _Source) -> DataFrame:
     """The rows of some files as Spark reads them, in our columns and types, with the file each came from."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
-        frame = spark.read.parquet(*files)
+        frame = spark.read.parquet(*source.files)
         problems = conform(to_arrow_schema(frame.schema).empty_table())[1]
     except AnalysisException as error:
         reason = str(error).splitlines()[0]
-        raise TraceError(f"cannot read a trace at {path}: {reason}; check the address, and that Spark knows its kind") from error
+        raise TraceError(
+            f"cannot read a trace at {source.path}: {reason}; check the address, and that Spark knows its kind"
+        ) from error
     if problems:
-        raise MalformedTrace([Malformed(path, None, None, None, problem) for problem in problems])
+        raise MalformedTrace([Malformed(source.path, None, None, None, problem) for problem in problems])
     types = {"members": "array<string>", **dict.fromkeys(STRINGS, "string")}
     others = [name for name in COLUMNS if name != "run"]
     columns = [F.col(f"`{name}`").cast(types.get(name, "bigint")).alias(name) for name in others]
-    return frame.select(F.concat(F.lit(label), F.col("run")).alias("run"), *columns, F.col("_metadata.file_path").alias("file"))
+    run, file = F.concat(F.lit(source.label), F.col("run")), F.col("_metadata.file_path").alias("file")
+    if source.runs is not None:
+        frame = frame.filter(F.col("run").isin([run[len(source.label) :] for run in source.runs]))
+    return frame.select(run.alias("run"), *columns, file)
 
 
 def tasks(spark: SparkSession, work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], schema: str) -> DataFrame:
@@ -300,7 +451,7 @@ def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator
         total.malformed = list(error.malformed)
         yield f"#{number}", "sum", total
         return
-    units = [Unit(table.slice(first, rows)) for first, rows in _bundles(files)]
+    units = [Unit(table.slice(first, rows), within(files, first, rows)) for first, rows in _bundles(files)]
     if any(unit.without_place for unit in units):
         total.malformed = list(null_problems(table, files))[:MAX_PROBLEMS]
     split = {run for unit in units for run in unit.runs if chunk.is_split(run)}
@@ -327,11 +478,16 @@ def _bundles(files: Sequence[Part]) -> Iterator[tuple[int, int]]:
 
 def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Sequence[Part], options: Options) -> Iterator[Found]:
     """The runs that are all here, settled. If rows of histories stand apart in the row groups, they are sorted first."""
-    found = list(proved(units, options.properties, options.most, without=split))
+    found = list(proved(units, options.properties, options.most, split, options.large_rows))
     if len(units) > 1 and any(run.out_of_order for run in found):
         kept = table.filter(pc.invert(pc.is_in(table.column("run"), pa.array(sorted(split), pa.string())))) if split else table
-        found = list(proved([Unit(kept)], options.properties, options.most))
+        found = list(proved([Unit(kept)], options.properties, options.most, (), options.large_rows))
     for run in found:
+        run.tell_misplaced(options.large_rows)
+        if run.narrowed is not None:
+            about = run.narrowed.is_about(table.column("sender"), table.column("seq"))
+            about = pc.and_(about, pc.equal(table.column("run"), run.run))
+            run.settle_narrowed(plain(table.filter(about)), options.most)
         if run.is_open:
             rows, parts_of_run = rows_of(table, files, run.run)
             look_closely(run, rows, parts_of_run, options.properties, options.most)
@@ -347,12 +503,13 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
             slices.setdefault(row["key"], []).append(pickle.loads(row["value"]))
     total = Sum()
     for run in sorted(slices):
-        found = judge_alone(run, slices.pop(run), options.properties, options.most)
+        found = judge_alone(run, slices.pop(run), options.properties, options.most, narrow_from=options.large_rows)
+        found.tell_misplaced(options.large_rows)
         if found.is_open:
             yield from _rows([(run, "open", found)])
         else:
             total.add(found)
-    if total.outcomes or total.warnings:
+    if total.outcomes or total.warnings or total.malformed:
         yield from _rows([("#", "sum", total.thinned(options.most))])
 
 

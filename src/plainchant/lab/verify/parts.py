@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any, Final
@@ -88,7 +88,8 @@ class Plan:
 def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, least_rows: int = LEAST_ROWS) -> Plan:
     """Looks at the footers of everything that the paths mean.
 
-    Raises TraceError if there is nothing, MalformedTrace for files that are no Parquet, lack a column, or are too new."""
+    Raises TraceError if there is nothing or no row in it, and MalformedTrace for files that are no Parquet, lack a column or are
+    too new."""
     groups: list[Piece] = []
     malformed: list[Malformed] = []
     foreign: list[str] = []
@@ -103,15 +104,22 @@ def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, leas
                 raise
             foreign.append(path)
             continue
+        before = len(groups), len(malformed)
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             for found, problems in pool.map(lambda file: _footer(filesystem, path, file, label), files):  # noqa: B023
                 groups += found
                 malformed += problems
+        if len(malformed) == before[1] and not any(piece.rows for piece in groups[before[0] :]):
+            raise TraceError(without_rows(path))
     if malformed:
         raise MalformedTrace(malformed)
     rows = sum(piece.rows for piece in groups)
     wanted = min(chunk_rows, max(least_rows, rows // (4 * slots)))
     return Plan(tuple(_chunks(groups, wanted)), tuple(foreign))
+
+
+def without_rows(path: str) -> str:
+    return f"the trace at {path} has no rows: nothing happened in it that could be right or wrong; check what wrote it"
 
 
 def only_spark_knows(path: str) -> bool:
@@ -231,6 +239,25 @@ def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS)
                 yield table if run is None else table.filter(pc.equal(table.column("run"), run))
     except (pa.ArrowException, OSError) as error:
         raise MalformedTrace([Malformed(piece.file, None, None, None, unreadable(piece.file, error))]) from error
+
+
+def rows_about(piece: Piece, span: tuple[int, int], chosen: Callable[[pa.Table], pa.ChunkedArray | None]) -> Iterator[pa.Table]:
+    """Some rows of a piece, chosen by their run, sender and number; row groups whose numbers all lie outside a span are not
+    read, and of the others only these three columns, unless there is a row to read."""
+    filesystem, _ = filesystem_of(piece.path)
+    with filesystem.open_input_file(piece.file) as source:
+        metadata = pq.ParquetFile(source).metadata
+        seq = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "seq")
+        ranges = {group: metadata.row_group(group).column(seq).statistics for group in piece.groups}
+    for group, numbers in ranges.items():
+        if numbers is not None and numbers.has_min_max and (numbers.max < span[0] or span[1] < numbers.min):
+            continue
+        only = dataclasses.replace(piece, groups=(group,))
+        (keys,) = read(only, columns=("run", "sender", "seq"))
+        kept = chosen(keys)
+        if kept is not None:
+            (table,) = read(only)
+            yield table.filter(kept)
 
 
 def typed(table: pa.Table, file: str | None) -> pa.Table:

@@ -163,7 +163,8 @@ class Dedos(Engine):
         """Goes on without processes that have lost their seats: a spare box that becomes active knows it, too."""
         excluded = [process for process in self.silent if process not in self.failed]
         for process in excluded:
-            self.host.record("suspect", None, process=process, **self.presence.why(process).to_detail())
+            if self.presence.saw_silence(process, self.host.now):
+                self.host.record("suspect", None, process=process, **self.presence.why(process).to_detail())
             self._fail(process)
         if excluded:
             yield from self.seats.on_each("exclude", self._mark_failed)

@@ -213,7 +213,8 @@ class Intra(Engine):
         """Goes on without processes that are silent: they are deleted like those that have crashed."""
         for process in silent:
             if process not in self.failed:
-                self.host.record("suspect", self.group, process=process, **self.presence.why(process).to_detail())
+                if self.presence.saw_silence(process, self.host.now):
+                    self.host.record("suspect", self.group, process=process, **self.presence.why(process).to_detail())
                 self._fail(process)
 
     def _nap(self) -> Nap | Until:

@@ -65,6 +65,11 @@ class Presence:
         """Whether a stamp that has stood still for this long belongs to a process that hangs."""
         return length >= self._silence
 
+    def saw_silence(self, process: ProcessId, now: int) -> bool:
+        """Whether this process has itself seen the silence of another one. It may only have found the mark: of a process that was
+        excluded before this one came, or that has ended and another process was told so first."""
+        return self._is_silent(now - self._seen.get(process, (0, now))[1])
+
     def why(self, process: ProcessId) -> Reason:
         """Why a process was excluded."""
         text = f"{process} has not stamped its presence for {format_duration(self._silence)}"

@@ -124,7 +124,7 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     room = interface.room(interface.cost(sizes.change) + interface.cost(sizes.acknowledgement)) - interface.envelope(ring)
     turns = -(-SIZE // max(1, room)) + 1
     after = parameters.retransmissions + (2 if parameters.delivery == "immediate" else 4)
-    waits = (1 + parameters.crashes) * (max(holds) + interface.timeout(ring)) + interface.slot
+    waits = (1 + parameters.crashes) * (max(holds) + interface.timeout(ring)) + interface.slot(ring)
     within = (2 + parameters.retransmissions + turns + after) * rotation + waits
     knocking = 2 * interface.hold_back + LONGEST_WAIT * int(parameters.gather)
     answered = (PATIENCE + 1) * int(parameters.gather) + knocking + within
@@ -140,7 +140,7 @@ def bounds_of(parameters: Parameters, ring: Sequence[ProcessId], group: GroupId 
     interface = Interface(parameters, group)
     holds = [interface.hold(process) for process in ring]
     rotation = interface.rotation(ring, holds)
-    waits = (1 + parameters.crashes) * (max(holds, default=0) + interface.timeout(ring)) + interface.slot
+    waits = (1 + parameters.crashes) * (max(holds, default=0) + interface.timeout(ring)) + interface.slot(ring)
     return {
         "rotation": rotation,
         "deliver": (parameters.retransmissions + (1 if parameters.delivery == "immediate" else 3)) * rotation,

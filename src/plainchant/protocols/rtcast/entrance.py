@@ -5,11 +5,11 @@ the smaller name stays. A process that is alone asks it for a place like any joi
 nothing: until the group is formed no view is installed and no message taken. When all are together, or ``gather`` has passed, the
 first member of the ring says so, and all install the group's first view at that place of the order.
 
-**Joining.** The joiner knocks at its contacts, so that the heartbeat with the slot bit is sent to it too (on a broadcast medium
-it would hear it anyway). In the slot it asks the member that comes next, its sponsor, and keeps all that it hears of that ring
-from then on. It is in when *every* member of the view has acknowledged, within one rotation, with the same view, sequence vector
-and place in the order; it goes on from there with what it has kept. Otherwise it is silent, is eliminated like a dead member,
-waits a random number of rotations and asks again.
+**Joining.** The joiner knocks at its contacts, one at a time and at random times (:attr:`~.interface.Interface.crowd`), so that
+the heartbeat with the slot bit is sent to it too (on a broadcast medium it would hear it anyway). In the slot it asks the member
+that comes next, its sponsor, and keeps all that it hears of that ring from then on. It is in when *every* member of the view has
+acknowledged, within one rotation, with the same view, sequence vector and place in the order; it goes on from there with what it
+has kept. Otherwise it is silent, is eliminated like a dead member, waits a random number of rotations and asks again.
 """
 
 from __future__ import annotations
@@ -74,10 +74,17 @@ class Entrance:
 
     @property
     def _knock_every(self) -> int:
-        """How often a process knocks. Many that form a group on one medium must leave room for the ring among them."""
+        """How often a process knocks. Many on one medium must leave room for the ring among them."""
         interface = self._ring.interface
+        if not self._form:
+            return self._joiners_knock_every
         together = len(self._form) * interface.cost(interface.sizes(self._form).knock)
         return max(KNOCKS_EVERY * interface.delay_max, KNOCKS_SHARE * together)
+
+    @property
+    def _joiners_knock_every(self) -> int:
+        interface = self._ring.interface
+        return max(KNOCKS_EVERY * interface.delay_max, interface.crowd)
 
     def begin(self, how: Form | Join) -> None:
         gather = int(self._ring.parameters.gather)
@@ -87,11 +94,17 @@ class Entrance:
             self._until = self._host.now + gather
             self._state("gathering")
             self._found()
+            self._knock()
         else:
             self._contacts = how.contacts
             self._until = self._host.now + PATIENCE * gather
             self._state("joining")
-        self._knock()
+            self._knock_soon()
+
+    def _knock_soon(self) -> None:
+        """A joiner waits for a random part of the time over which a crowd spreads: many may ask at one instant."""
+        wait = 0 if self._form else self._host.random.randrange(self._ring.interface.crowd + 1)
+        self._host.set_timer(KNOCK, self._host.now + wait)
 
     def _state(self, state: str, **detail: str) -> None:
         self._host.record("state", self._group, state=state, **detail)
@@ -195,7 +208,7 @@ class Entrance:
         if self.looks_elsewhere:
             return ()
         # A process that has knocked counts as being at the door until the slot comes round.
-        since = self._host.now - max(3 * self._knock_every, 2 * self._ring.rotation)
+        since = self._host.now - max(3 * self._knock_every, 3 * self._joiners_knock_every, 2 * self._ring.rotation)
         self._knockers = {name: at for name, at in self._knockers.items() if at >= since and name not in self._ring.ring}
         return tuple(sorted(self._knockers))
 
@@ -356,7 +369,7 @@ class Entrance:
         self._not_before = self._host.now + 2 * self._ring.interface.hold_back
         self._state("gathering" if self._form else "joining", after=code)
         self._begin_again()
-        self._host.set_timer(KNOCK, self._host.now)
+        self._knock_soon()
 
 
 def is_sound(ack: JoinAck) -> bool:

@@ -21,10 +21,11 @@ from ...core.names import place_of
 from .parameters import PATH, Parameters
 from .sizes import JOINERS, SILENT, Sizes, envelope_of, largest
 
-REQUEST: Final = 96  # Bytes of a request to join, at most, with names of up to 45 bytes
+REQUEST: Final = 96  # Bytes reserved for a request to join, at least
 KNOCK: Final = 96  # Bytes of a knock of a joiner, or of an answer about the time, at most, with a group's name of up to 40 bytes
 STRAYS: Final = 2
 """Packets outside turns that each hop has time for: knocks, whose senders cannot know the turn, and answers about the time."""
+CROWD: Final = 40  # Processes that may ask to join at one instant without delaying the token
 ENVELOPE: Final = 64  # Bytes that a packet with messages has besides them, where names are short
 SMALL: Final = 64  # Bytes of a message that every turn has time for
 LARGEST: Final = 1500  # Bytes of a packet, for what depends on one packet only
@@ -39,10 +40,22 @@ class Interface:
         self._paths = {tuple(path.split(PATH, 1)): int(delay) for path, delay in parameters.paths.items()}
         self.delay_max = max((int(parameters.delay_max), *self._paths.values()))  # The largest delay of all paths
         self.slack = int(parameters.slack)
-        self.slot = int(parameters.join_slot) or 2 * self.delay_max + JOINERS * self.cost(REQUEST) + self.slack
-        """T_v: joiners hear the token, and their requests are heard, one after the other where they share a medium."""
         self.silent = max(SILENT, parameters.crashes + 1)  # Most members in a question: the dead, and the last one heard
         self.stray = STRAYS * self.cost(KNOCK)  # How long a packet may wait for the medium because of packets that are in no turn
+
+    def slot(self, ring: Sequence[ProcessId]) -> int:
+        """T_v: joiners hear the token, and their requests are heard, one after the other where they share a medium."""
+        request = self.cost(max(REQUEST, self.sizes(ring).request))
+        return int(self._parameters.join_slot) or 2 * self.delay_max + JOINERS * request + self.slack
+
+    @property
+    def crowd(self) -> int:
+        """Time over which a joiner spreads its knocks. It does not know the turn, nor who else knocks. While a turn of T and its
+        hop pass, :data:`CROWD` joiners together take no more of a shared medium than P has for strangers, and half of
+        ``slack``."""
+        parameters = self._parameters
+        hop = max(int(parameters.hold), *map(int, parameters.holds.values()), 0) + self.delay_max
+        return CROWD * self.cost(KNOCK) * hop // (self.stray + self.slack // 2)
 
     def delay(self, source: ProcessId, target: ProcessId) -> int:
         """The largest delay from one process to another; incarnations of a process have the same."""
@@ -75,7 +88,7 @@ class Interface:
 
     def printed(self, ring: Sequence[ProcessId], holds: Sequence[int]) -> int:
         """Equation 4.2, as printed: n - 1 hops."""
-        return sum(holds) + (len(ring) - 1) * self.delay_max + self.slot
+        return sum(holds) + (len(ring) - 1) * self.delay_max + self.slot(ring)
 
     @property
     def hold_back(self) -> int:
@@ -114,7 +127,7 @@ class Interface:
         """The longest time between two turns of a member, with as many failures in it as P makes room for."""
         reaction = len(ring) * (self.slack + self.stray)
         failures = min(self._parameters.crashes, len(ring) - 1) * self.timeout(ring)
-        return sum(holds) + self.hops(ring) + self.slot + reaction + failures
+        return sum(holds) + self.hops(ring) + self.slot(ring) + reaction + failures
 
     def rotation(self, ring: Sequence[ProcessId], holds: Sequence[int]) -> int:
         """P_token of a ring: by the formula that was chosen."""

@@ -204,7 +204,8 @@ class Ring(Engine):
             self.entrance.expire(timer)
 
     def fresh(self, source: ProcessId, at: int, kind: str) -> bool:
-        """P3: what is older than the largest delay of its path is thrown away, and then it was lost."""
+        """P3: what is older than the largest delay of its path is thrown away, and then it was lost. Where time is soft it counts
+        all the same: a machine that stood still for a while made omissions of packets that were there, and cost well members."""
         if not at or self.parameters.clocks == "none" or source == self.me:
             return True
         error = self._clock_error()
@@ -214,9 +215,11 @@ class Ring(Engine):
         bound = self.interface.delay(source, self.me) + self.interface.slack + self.interface.stray + error
         if age <= bound:
             return True
-        self.host.record("drop", self.group, why="late", packet=kind, source=source, age=age, bound=bound)
+        is_used = self.parameters.timing == "soft"
+        if not is_used:
+            self.host.record("drop", self.group, why="late", packet=kind, source=source, age=age, bound=bound)
         self.host.record("state", self.group, broken="P3", measured=age, bound=bound, source=source)
-        return False
+        return is_used
 
     @property
     def hold(self) -> int:
@@ -452,7 +455,7 @@ class Ring(Engine):
         holds = [self.holds.get(process, int(self.parameters.hold)) for process in path]
         wait = self.interface.patience(holds)
         if self.ring.index(self.me) < len(path):
-            wait += self.interface.slot
+            wait += self.interface.slot(self.ring)
         self.set_due(TOKEN, max(self.heard_at + wait, self.host.now))
 
     def _timed_out(self) -> None:
@@ -537,7 +540,7 @@ class Ring(Engine):
         if change is not None:
             self._speak(change)
         elif slot:
-            self.set_due(SLOT, self.host.now + self.interface.slot)
+            self.set_due(SLOT, self.host.now + self.interface.slot(self.ring))
         else:
             self._begin()
 

@@ -10,7 +10,7 @@ every interval is in the skeleton, so the view of an interval needs no second bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from ..facts import Event, Run, View, between
 from .agreed import BLOCK, Blocks, hash_block
 from .ranges import Range, Ranges
-from .records import Delivered, Own, Ranked, RankKey, Sent, Slice
+from .records import Delivered, Extent, Misplaced, Own, Ranked, RankKey, Sent, Slice
 
 Codes: TypeAlias = NDArray[Any]
 Place: TypeAlias = tuple[str, str]  # (process, group)
+_Block: TypeAlias = tuple[str, str, int]  # (group, sender, block)
 Messages: TypeAlias = tuple[str, str, int, int]  # (group, sender, first number, last number)
 
 
@@ -39,8 +40,8 @@ class Evidence:
         self.facts = facts
         self.slices = slices
         self.rows = sum(part.rows for part in slices)
-        self.suspect = False
-        self.out_of_order = False  # rows of a history are missing between others, or its pieces overlap
+        self.out_of_order, self.misplaced = arrangement(slices)
+        self.suspect = self.out_of_order or bool(self.misplaced)
         self._events: dict[str, dict[int, Event]] = {}
         self._arrange()
 
@@ -50,8 +51,7 @@ class Evidence:
             only = self.slices[0]
             self._deliveries: Iterable[Delivered] = only.delivered
             self._sends: Iterable[Sent] = only.sent
-            self.out_of_order = any(extent.first != 0 or extent.has_gaps for extent in only.extents)
-            self.suspect = self.suspect or self.out_of_order or bool(only.claims)
+            self.suspect = self.suspect or bool(only.claims)
             first_sends = {sent[:2]: sent.low for sent in reversed(only.sent)}
             self.suspect = self.suspect or any(low != 1 for low in first_sends.values())
             self.leads = any(own.lead > 0 for own in only.own)
@@ -62,7 +62,6 @@ class Evidence:
         self._join(sorted(begins, key=lambda begin: begin[0]))
 
     def _join(self, begins: list[tuple[int, Slice, str]]) -> None:
-        expected: dict[str, int] = {}
         final: set[str] = set()
         sent: dict[Place, int] = {}
         self.leads = False
@@ -70,9 +69,7 @@ class Evidence:
         for first, part, process in begins:
             there = places[id(part)]
             extent = there.extents[process]
-            self.out_of_order = self.out_of_order or extent.has_gaps or first != expected.get(process, 0)
             self.suspect = self.suspect or process in final
-            expected[process] = extent.last + 1
             if extent.final:
                 final.add(process)
             for own in there.own.get(process, ()):
@@ -81,7 +78,6 @@ class Evidence:
             for group, view in there.claims.get(process, ()):
                 views = [i.view.number for i in self.facts.histories[process].views.get(group, ()) if i.index < first]
                 self.suspect = self.suspect or view != (views[-1] if views else None)
-        self.suspect = self.suspect or self.out_of_order
         numbers: dict[Place, int] = {}
         for span in self._sends:
             self.suspect = self.suspect or span.low != numbers.get(span[:2], 0) + 1
@@ -200,7 +196,17 @@ class Evidence:
     @cached_property
     def digests_agree(self) -> bool:
         """False if rows about a message differ. Those of ``unresolved`` have still to be compared."""
-        return not any(part.differs for part in self.slices) and self._blocks[0]
+        return not any(part.differs for part in self.slices) and not self._blocks[0]
+
+    @cached_property
+    def differing(self) -> list[Messages] | None:
+        """Messages among which are all those about whose digest rows differ; None if there are too many to tell."""
+        found = list(self._blocks[0])
+        for part in self.slices:
+            if part.differs and part.differing is None:
+                return None
+            found += part.differing or ()
+        return found
 
     @cached_property
     def unresolved(self) -> list[Messages]:
@@ -209,8 +215,8 @@ class Evidence:
         return self._blocks[1]
 
     @cached_property
-    def _blocks(self) -> tuple[bool, list[Messages]]:
-        return self._blocks_agree("digest")
+    def _blocks(self) -> tuple[list[Messages], list[Messages]]:
+        return self._compare_blocks("digest")
 
     @cached_property
     def is_ranked(self) -> bool:
@@ -230,7 +236,7 @@ class Evidence:
             if process in last and low <= last[process]:
                 return False
             last[process] = high
-        return self._blocks_agree("rank") == (True, [])
+        return self._compare_blocks("rank") == ([], [])
 
     @cached_property
     def in_several(self) -> dict[str, list[str]]:
@@ -240,24 +246,25 @@ class Evidence:
             found.setdefault(process, []).append(group)
         return {process: groups for process, groups in found.items() if len(groups) > 1}
 
-    def _blocks_agree(self, attribute: str) -> tuple[bool, list[Messages]]:
-        """Whether blocks agree as far as that can be told, and what could not be compared."""
+    def _compare_blocks(self, attribute: str) -> tuple[list[Messages], list[Messages]]:
+        """Blocks that differ, and what could not be compared."""
         if len(self.slices) == 1:
-            return True, []
+            return [], []
+        differing: set[_Block] = set()
         unresolved: list[Messages] = []
-        whole: dict[tuple[str, str, int], bytes] = {}
-        parts: dict[tuple[str, str, int], dict[int, int]] = {}
+        whole: dict[_Block, bytes] = {}
+        parts: dict[_Block, dict[int, int]] = {}
         for blocks in (blocks for part in self.slices for blocks in part.blocks if blocks.attribute == attribute):
-            if not _add(blocks, whole, parts):
-                return False, []
+            differing.update(_add(blocks, whole, parts))
         for key, values in parts.items():
-            if key not in whole:
+            if key not in whole or key in differing:
                 continue
             if len(values) < BLOCK:
                 unresolved.append((key[0], key[1], min(values), max(values)))
             elif hash_block(np.array([values[number] for number in sorted(values)], np.int64)) != whole[key]:
-                return False, []
-        return True, unresolved
+                differing.add(key)
+        every = [(group, sender, block * BLOCK, block * BLOCK + BLOCK - 1) for group, sender, block in sorted(differing)]
+        return every, unresolved
 
     @cached_property
     def participates(self) -> dict[str, set[str]]:
@@ -301,6 +308,33 @@ class Evidence:
         return sorted({place for part in self.slices for place in part.dating})
 
 
+def arrangement(slices: Sequence[Slice]) -> tuple[bool, list[Misplaced]]:
+    """Whether rows of a history may only stand in another order than their indices, and the rows that are misplaced in any order.
+
+    Where the pieces of a history do not overlap, or are complete, sorting fills no gap and removes no repetition."""
+    pieces: dict[str, list[Extent]] = {}
+    for part in slices:
+        for extent in part.extents:
+            pieces.setdefault(extent.process, []).append(extent)
+    out_of_order, misplaced = False, list[Misplaced]()
+    for process in sorted(pieces):
+        due, found, is_complete, is_open = 0, list[Misplaced](), True, False
+        for extent in sorted(pieces[process], key=lambda extent: extent.first):
+            if extent.first < due:
+                is_open = is_open or not is_complete or bool(extent.jumps)
+                found.append(extent.begin._replace(due=extent.first + 1))
+            elif extent.first > due or extent.first < 0:
+                found.append(extent.begin._replace(due=due))
+            found += extent.jumps
+            is_complete = is_complete and not extent.jumps
+            due = max(due, extent.last + 1)
+        if is_open:
+            out_of_order = True
+        else:
+            misplaced += found
+    return out_of_order, misplaced
+
+
 class _Places:
     """What a slice says of each process."""
 
@@ -314,13 +348,14 @@ class _Places:
             self.claims.setdefault(process, []).append((group, view))
 
 
-def _add(blocks: Blocks, whole: dict[tuple[str, str, int], bytes], parts: dict[tuple[str, str, int], dict[int, int]]) -> bool:
+def _add(blocks: Blocks, whole: dict[_Block, bytes], parts: dict[_Block, dict[int, int]]) -> Iterator[_Block]:
+    """Adds what a unit says; yields blocks that differ from what is known."""
     for block, digest in blocks.whole.items():
-        if whole.setdefault((blocks.group, blocks.sender, block), digest) != digest:
-            return False
+        key = blocks.group, blocks.sender, block
+        if whole.setdefault(key, digest) != digest:
+            yield key
     for block, (numbers, values) in blocks.parts.items():
-        known = parts.setdefault((blocks.group, blocks.sender, block), {})
-        for number, value in zip(numbers.tolist(), values.tolist(), strict=True):
-            if known.setdefault(number, value) != value:
-                return False
-    return True
+        key = blocks.group, blocks.sender, block
+        known = parts.setdefault(key, {})
+        if any(known.setdefault(n, value) != value for n, value in zip(numbers.tolist(), values.tolist(), strict=True)):
+            yield key

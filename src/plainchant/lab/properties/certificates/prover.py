@@ -26,10 +26,11 @@ _DOUBTFUL: Final = object()
 class Prover:
     """One run, as its certificates show it."""
 
-    def __init__(self, evidence: Evidence, until_end: bool) -> None:
+    def __init__(self, evidence: Evidence, until_end: bool, *, quick: bool = False) -> None:
         self.evidence = evidence
         self.run: Run = evidence.facts
         self.until_end = until_end  # whether clauses that speak of the end of the run are proved, too
+        self.quick = quick  # leave out ways of proof that cost microseconds an event
         self.owing = Owing(self.run)
         self.untimed: Untimed | None = None  # what the rows must still show before ``deadline`` holds; set by its proof
         self.known: dict[tuple[Any, ...], Any] = {}  # results of functions marked with :func:`once`
@@ -47,6 +48,11 @@ class Prover:
         if sets is None:
             raise Doubtful
         return sets
+
+    def require_time(self) -> None:
+        """Raises Doubtful if only quick proofs are wanted."""
+        if self.quick:
+            raise Doubtful
 
     def require_sets(self) -> None:
         """Raises Doubtful if there are no sets: then there may be repeated deliveries, which the other properties ignore."""

@@ -16,6 +16,7 @@ A run's :class:`Slice` has:
 - what all rows about a message must agree on (the digest; the rank, where there are several groups): compared within the unit,
   and hashed in blocks of 256 messages for runs that continue elsewhere;
 - for ``progress``: when messages were accepted and sent, and where deliveries of a sender pause (``Waits``);
+- by history, which indices there are (``Extent``);
 - ``suspect``: something may be malformed; the plain validation then looks at the run.
 """
 
@@ -110,15 +111,25 @@ class Ranked(NamedTuple):
     high: RankKey
 
 
+class Misplaced(NamedTuple):
+    """A row whose index is not the one that was due after the row before it."""
+
+    process: str
+    at: int  # its index
+    due: int
+    file: str | None
+
+
 class Extent(NamedTuple):
-    """The rows of one history in a unit: the indices first to last, all of them unless it ``has_gaps``. ``final``: the last one
-    is ``crash`` or ``end``."""
+    """The rows of one history in a unit, from the first index to the last. ``final``: the last row is ``crash`` or ``end``.
+    ``jumps``: rows whose index does not follow the one before (the first of them); a repeat and a gap are two."""
 
     process: str
     first: int
     last: int
-    has_gaps: bool
     final: bool
+    begin: Misplaced  # the first row, which may be misplaced after those of another unit
+    jumps: tuple[Misplaced, ...]
 
 
 class Timed(NamedTuple):
@@ -232,5 +243,6 @@ class Slice:
     turns: list[Turns]
     dated: list[Dated]
     dating: list[tuple[str, str]]  # (process, group) that send messages with deadlines
+    differing: list[tuple[str, str, int, int]] | None = None  # the messages of which ``differs`` tells; None: too many
     waits: Waits | None = None  # None: no row shows that the run states a time for ``progress``
     skeleton: pa.Table | None = None  # only where the slice travels alone

@@ -9,6 +9,7 @@ stage 2 (``properties.proof``) does, from the certificates of a whole run. ``rec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
@@ -19,18 +20,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ....trace.reader import Part, file_of
 from ....trace.schema import FINAL_KINDS, KINDS, REQUIRED
 from ....trace.validation import detail_problems
 from ..facts import COLUMNS
 from .agreed import BLOCK, Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, small_type, stable_order, starts_of
-from .records import Dated, Delivered, Extent, Moves, Own, Ranked, RankKey, Sent, Slice, Stop, Taken, Tape, Timed, Turns, Weave
+from .records import (
+    Dated,
+    Delivered,
+    Extent,
+    Misplaced,
+    Moves,
+    Own,
+    Ranked,
+    RankKey,
+    Sent,
+    Slice,
+    Stop,
+    Taken,
+    Tape,
+    Timed,
+    Turns,
+    Weave,
+)
 from .waits import Waiting
 
 CONTROL: Final = frozenset(
     {"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block", "note", "request", "refused"}
 )
 """Kinds that properties look at row by row."""
+
+MAX_JUMPS: Final = 100  # misplaced rows of a history that a unit tells of
 
 _OTHER, _DELIVER, _SEND, _VIEW, _JOIN, _LEAVE, _CONTROL = range(7)
 _CODES: Final = {"deliver": _DELIVER, "send": _SEND, "view": _VIEW, "join": _JOIN, "leave": _LEAVE}
@@ -40,8 +61,10 @@ _NEVER: Final = -(2**62)
 class Unit:
     """The certificates of a unit. ``slice`` gives those of one run."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table, files: Sequence[Part] = ()) -> None:
+        """``files``: where the rows of the table came from."""
         table = table.select([name for name in COLUMNS if name in table.column_names])
+        self._files = files
         self.without_place = 0
         for name in REQUIRED:
             if table.column(name).null_count:
@@ -53,6 +76,16 @@ class Unit:
         self.runs: list[str] = self.rows.run.values
         if table.num_rows:
             self._certify()
+
+    def size_of(self, run: int) -> int:
+        """The rows of a run, given its place in ``runs``."""
+        return int(self._listed.counts[run])
+
+    def file_of_row(self, at: int) -> str | None:
+        """The file of a row; None if that is not known."""
+        if self.without_place:
+            return None
+        return file_of(self._files, at if self.rows.order is None else int(self.rows.order[at]))
 
     def _certify(self) -> None:
         rows = self.rows
@@ -79,6 +112,7 @@ class Unit:
         self._tapes()
         self._own()
         self._digests = self._agree("digest", self._message, self._differing)
+        self._differing_rows = self._contradicting
         self._weave()
         self._stop()
         self._times()
@@ -239,6 +273,15 @@ class Unit:
         for run, (process, group), sent, ahead in zip(runs, names, sends, leads, strict=True):
             self._own_rows.setdefault(run, []).append(Own(process, group, sent, ahead))
 
+    def _contradicted(self, run: int) -> list[tuple[str, str, int, int]] | None:
+        """Messages about whose digest rows of a run differ here; None if there are too many."""
+        rows = self.rows
+        where = self._differing_rows[rows.run.codes[self._differing_rows] == run]
+        if len(where) > MAX_JUMPS:
+            return None
+        names = [(rows.group.values[rows.group.codes[at]], rows.sender.values[rows.sender.codes[at]]) for at in where.tolist()]
+        return [(*name, seq, seq) for name, seq in zip(names, rows.seq[where].tolist(), strict=True)]
+
     def _agree(self, name: str, where: Ints, differing: Mask) -> Agreed:
         """Compares what some rows say of the same message. Nulls say nothing."""
         rows = self.rows
@@ -248,7 +291,8 @@ class Unit:
         key = rows.run.codes[where].astype(np.int64) * self._groups + rows.group.codes[where]
         key = key * self._senders + rows.sender.codes[where]
         agreed = Agreed(name, key, rows.seq[where], values[where], self._kinds[where] == _SEND)
-        differing[rows.run.codes[where[agreed.differing]]] = True
+        self._contradicting = where[agreed.differing]
+        differing[rows.run.codes[self._contradicting]] = True
         return agreed
 
     def _weave(self) -> None:
@@ -481,6 +525,7 @@ class Unit:
             rows=listed.counts[run],
             suspect=bool(self._suspects[run]),
             differs=bool(self._differing[run]),
+            differing=self._contradicted(run) if alone and self._differing[run] else None,
             turns=self._turns.get(run, []),
             dated=self._dated.get(run, []),
             dating=self._dating.get(run, []),
@@ -545,6 +590,26 @@ def _by_name(coded: Coded) -> Ints:
     return places[coded.codes]
 
 
+def _extents(unit: Unit, owners: list[str]) -> list[Extent]:
+    rows, begins, ends = unit.rows, unit._begins, unit._ends
+    odd = rows.index[1:] - rows.index[:-1] != 1
+    odd[begins[1:] - 1] = False
+    jumps = np.flatnonzero(odd) + 1
+
+    def misplaced(owner: str, at: int, due: int) -> Misplaced:
+        return Misplaced(owner, int(rows.index[at]), due, unit.file_of_row(at))
+
+    found = []
+    edges = np.searchsorted(jumps, np.append(begins, len(rows))).tolist()
+    columns = (begins, rows.index[begins], rows.index[ends], unit._is_final[ends])
+    every = zip(owners, *(column.tolist() for column in columns), pairwise(edges), strict=True)
+    for owner, at, first, last, final, (low, high) in every:
+        mine = jumps[low : min(high, low + MAX_JUMPS)].tolist()
+        odd_ones = tuple(misplaced(owner, jump, int(rows.index[jump - 1]) + 1) for jump in mine)
+        found.append(Extent(owner, first, last, final, misplaced(owner, at, 0), odd_ones))
+    return found
+
+
 class _Spans:
     """Blocks of rows that make one interval each."""
 
@@ -581,11 +646,8 @@ class _Listed:
         names = (named(coded, heads) for coded in (rows.process, rows.group))
         self.tapes = list(map(Tape, *names, rows.index[heads].tolist(), slices))
         self.tape_bounds = bounds(heads)
-        begins, ends = unit._begins, unit._ends
-        owners = named(rows.process, begins)
-        first, last = rows.index[begins], rows.index[ends]
-        columns = (first, last, last - first != ends - begins, unit._is_final[ends])
-        self.extents = list(map(Extent, owners, *(column.tolist() for column in columns)))
+        owners = named(rows.process, unit._begins)
+        self.extents = _extents(unit, owners)
         self.taken = [Taken(owner, *values) for owner, values in zip(owners, unit._send_durations.tolist(), strict=True)]
         heads = unit._timed_heads
         names = (named(coded, heads) for coded in (rows.process, rows.sender))

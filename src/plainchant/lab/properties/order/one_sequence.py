@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from ..certificates.evidence import Codes, Doubtful, Evidence
-from ..facts import History, View
+from ..facts import History, Run, View
 
 
 class OneSequence:
@@ -24,30 +24,17 @@ class OneSequence:
         if evidence.ranges is None:
             raise Doubtful
         self._ranges = evidence.ranges
-        self._chain: dict[View | None, int] = {None: 0}
+        self._chain: dict[View | None, int] = {}
         if group in self._run.viewed:
-            self._chain = self._views()
+            self._chain.update(chain_of(self._run, group).items())
+        else:
+            self._chain[None] = 0
         self._lengths: dict[str, dict[View | None, int]] = {}
         self._latest: dict[tuple[str, int], int | None] = {}
         places = [(history.name, group) for history in self._run.all]
         self._tapes = {place[0]: evidence.tapes[place] for place in places if place in evidence.tapes}
         self._compare()
         self._begin = min((self._chain[view] for lengths in self._lengths.values() for view in lengths), default=0)
-
-    def _views(self) -> dict[View | None, int]:
-        by_number: dict[int, View] = {}
-        for history in self._run.all:
-            if len(history.stays.get(self._group, ())) > 1:
-                raise Doubtful
-            for installed in history.views.get(self._group, ()):
-                if by_number.setdefault(installed.view.number, installed.view) is not installed.view:
-                    raise Doubtful
-        chain: dict[View | None, int] = {by_number[number]: place for place, number in enumerate(sorted(by_number))}
-        for history in self._run.all:
-            places = [chain[installed.view] for installed in history.views.get(self._group, ())]
-            if any(other != one + 1 for one, other in pairwise(places)):
-                raise Doubtful
-        return chain
 
     def _compare(self) -> None:
         """What each delivers in a view is a beginning of the longest, from the same messages on."""
@@ -186,6 +173,24 @@ class OneSequence:
                 latest = self._chain[view]
             sent += len(sends)
         return latest
+
+
+def chain_of(run: Run, group: str) -> dict[View, int]:
+    """The views of a group in the order of their numbers, each with its place; Doubtful unless a number stands for one view and
+    every process installs a stretch of them, in one stay."""
+    by_number: dict[int, View] = {}
+    for history in run.all:
+        if len(history.stays.get(group, ())) > 1:
+            raise Doubtful
+        for installed in history.views.get(group, ()):
+            if by_number.setdefault(installed.view.number, installed.view) is not installed.view:
+                raise Doubtful
+    chain = {by_number[number]: place for place, number in enumerate(sorted(by_number))}
+    for history in run.all:
+        places = [chain[installed.view] for installed in history.views.get(group, ())]
+        if any(other != one + 1 for one, other in pairwise(places)):
+            raise Doubtful
+    return chain
 
 
 def merge(orders: Mapping[str, OneSequence], delivered: Mapping[str, Sequence[tuple[str, int]]]) -> None:

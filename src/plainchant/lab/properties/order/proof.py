@@ -214,9 +214,11 @@ def _woven(prover: Prover) -> Woven:
 
 @once
 def _sequences(prover: Prover) -> Sequences:
+    prover.require_time()
     return Sequences(prover.evidence, _woven(prover))
 
 
 @once
 def _clocks(prover: Prover) -> Clocks:
+    prover.require_time()
     return Clocks(prover.evidence, _woven(prover))
