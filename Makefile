@@ -75,7 +75,7 @@ unit-test: $(STAMP)  ## the tests without lint and types
 docs-test: $(STAMP)  ## run every example in the README and the docs
 	$(BIN)/pytest tests/test_docs.py $(PYTEST_ARGS)
 
-sweep: $(STAMP)  ## the fault sweeps and random traces, four times as many as in the tests (TIMES=20: twenty times)
+sweep: $(STAMP)  ## the whole fault sweeps and random traces, four times (TIMES=20: twenty times)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m 'sweep or long' --times $(TIMES) $(PYTEST_ARGS)
 
 chaos: $(STAMP)  ## real members of every protocol in trouble (MINUTES=60: for an hour; CHAOS_ARGS='--seed 7')

@@ -27,7 +27,7 @@ settings.load_profile("plainchant")
 def pytest_addoption(parser: pytest.Parser) -> None:
     about = "write the transcripts under tests/transcripts anew instead of comparing with them"
     parser.addoption("--rewrite-transcripts", action="store_true", help=about)
-    more = "sweeps and random traces: so many times as many as ordinarily (make sweep)"
+    more = "sweeps and random traces: whole, so many times as many as ordinarily (make sweep); 1 is a part of them"
     parser.addoption("--times", type=int, default=1, metavar="N", help=more)
 
 

@@ -4,12 +4,14 @@ Each listens on 127.0.0.1 at a port that it chose itself and that is read from i
 can have theirs at the same time. Each is the leader of a process group of its own; ending that group ends its executors too.
 
 A process has a classic session or one of Connect, not both, and tests share a classic one: what runs against these
-services runs in a process of its own (see :func:`run_python`, or call the command line).
+services runs in another process. :class:`Driver` is one that has a session at a service and runs what several tests send it;
+:func:`run_python` starts one for a single test.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Final, TypeVar
 
 import pyspark
@@ -55,6 +58,69 @@ def run_python(source: str, *arguments: str, environment: Mapping[str, str] | No
         timeout=300,
         check=False,
     )
+
+
+_DRIVER: Final = """
+import contextlib, io, json, sys, traceback
+import plainchant_papers  # executors get the packages that are there when the session begins
+from plainchant.lab.session import session
+
+master, remote = (argument or None for argument in sys.argv[1:3])
+# A session on a cluster takes all cores that it may: others want some too.
+conf = {"spark.cores.max": "2", "spark.executor.cores": "1"} if master else None
+with session(master, remote, memory="1g", quick=True, conf=conf):
+    for line in sys.stdin:
+        source, sys.argv[1:] = json.loads(line)
+        status, said = 0, io.StringIO()
+        with contextlib.redirect_stdout(said):
+            try:
+                exec(compile(source, "<test>", "exec"), {"__name__": "__main__"})
+            except BaseException:
+                traceback.print_exc()
+                status = 1
+        print(json.dumps([status, said.getvalue()]), flush=True)
+"""
+
+
+class Driver:
+    """A Python process with one session at a service. Programs that are sent to it run one after another, and a session that
+    they ask for is that one; each has ``sys.argv`` and what it prints to itself."""
+
+    def __init__(self, directory: Path, master: str, remote: str) -> None:
+        self._complaints = directory / "stderr"
+        self._heard = 0
+        with self._complaints.open("wb") as file:
+            command = [sys.executable, "-c", _DRIVER, master, remote]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=file, text=True)
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._process:  # it ends when its input does
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(READY_WITHIN)
+
+    def run(self, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs ``source``, as :func:`run_python` does."""
+        self.start(source, *arguments)
+        return self.result()
+
+    def start(self, source: str, *arguments: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([source, arguments]) + "\n")
+        self._process.stdin.flush()
+
+    def result(self) -> subprocess.CompletedProcess[str]:
+        """What came of the program that was started; the complaints are all since the one before."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        complaints = self._complaints.read_text(errors="replace")
+        new, self._heard = complaints[self._heard :], len(complaints)
+        status, said = json.loads(line) if line else (self._process.wait(), "")
+        return subprocess.CompletedProcess([], status, said, new)
 
 
 @dataclass
@@ -108,7 +174,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and ``workers`` workers with one core each."""
+    """A master and ``workers`` workers with two cores each: one for the session of tests that share one, one for others."""
     with contextlib.ExitStack() as stack:
         main = "org.apache.spark.deploy.master.Master"
         master = _spark_class(directory / "master", [main, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"])
@@ -117,7 +183,7 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
         started = []
         for number in range(workers):
             place = directory / f"worker-{number}"
-            options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "2g", "--work-dir", str(place)]
+            options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "2g", "--work-dir", str(place)]
             worker = _spark_class(place, ["org.apache.spark.deploy.worker.Worker", *options, url])
             stack.callback(worker.end)
             started.append(worker)

@@ -21,3 +21,17 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real Spark Connect server."""
     with cluster.connect_server(tmp_path_factory.mktemp("connect")) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def at_standalone(standalone: cluster.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Driver]:
+    """A process with a session on the cluster."""
+    with cluster.Driver(tmp_path_factory.mktemp("driver"), standalone.master, "") as driver:
+        yield driver
+
+
+@pytest.fixture(scope="session")
+def at_connect(connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Driver]:
+    """A process with a session at the Connect server."""
+    with cluster.Driver(tmp_path_factory.mktemp("driver"), "", connect) as driver:
+        yield driver

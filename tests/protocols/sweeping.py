@@ -10,7 +10,7 @@ import json
 import multiprocessing
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from random import Random
 from typing import Any, TypeAlias, TypeVar
@@ -87,6 +87,11 @@ _Outcome = TypeVar("_Outcome", bound=Outcome)
 def processes() -> ProcessPoolExecutor:
     """Processes for the runs of a sweep: as many as there are cores."""
     return ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn"), initializer=collect_seldom)
+
+
+def ordinary(times: int, seeds: int, short: Sequence[int]) -> Sequence[int]:
+    """The seeds of a sweep: ``times`` as many as it has, or, in ``make test``, the few that still come to every situation."""
+    return short if times == 1 else range(times * seeds)
 
 
 def ms(low: float, high: float, random: Random) -> Duration:

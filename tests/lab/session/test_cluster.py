@@ -11,12 +11,11 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
-from ..cluster import Cluster, eventually, run_python
+from ..cluster import Cluster, Driver, eventually, run_python
 from ..random_traces import random_run, table
 
 JOB = """
-import json, sys
-import plainchant_papers
+import json
 import pyarrow as pa
 from plainchant.lab.session import session, slots
 
@@ -28,8 +27,7 @@ def look(batches):
         where = [modules[index % 2].__file__ for index in range(len(batch))]
         yield pa.RecordBatch.from_pydict({"id": batch["id"], "where": where})
 
-master, remote = (argument or None for argument in sys.argv[1:3])
-with session(master, remote, memory="1g", quick=True) as spark:
+with session() as spark:
     rows = spark.range(0, 100, 1, 4).mapInArrow(look, "id long, where string").collect()
     ids, where = sorted(row.id for row in rows), sorted({row.where for row in rows})
     print(json.dumps({"ids": ids, "where": where, "slots": slots(spark)}))
@@ -38,11 +36,8 @@ with session(master, remote, memory="1g", quick=True) as spark:
 
 @pytest.mark.parametrize("kind", ["standalone", "connect"])
 def test_the_packages_own_code_reaches_the_executors_as_a_zip(kind: str, request: pytest.FixtureRequest) -> None:
-    if kind == "standalone":
-        started: Cluster = request.getfixturevalue("standalone")
-        done = run_python(JOB, started.master, "")
-    else:
-        done = run_python(JOB, "", request.getfixturevalue("connect"))
+    driver: Driver = request.getfixturevalue(f"at_{kind}")
+    done = driver.run(JOB)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["ids"] == list(range(100))
@@ -143,16 +138,19 @@ def wait(directory):
             yield batch
     return task
 
-with failures_as_sentences(), session(sys.argv[1], memory="1g", quick=True) as spark:
-    print(sorted(row.id for row in spark.range(0, 2, 1, 2).mapInArrow(wait(sys.argv[2]), "id long").collect()))
+with failures_as_sentences(), session() as spark:
+    print(sorted(row.id for row in spark.range(0, 2, 1, 2).mapInArrow(wait(sys.argv[1]), "id long").collect()))
 """
 
 
-def test_a_job_that_loses_an_executor_finishes_with_nothing_missing(standalone: Cluster, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WAITING_JOB, standalone.master, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+def test_a_job_that_loses_an_executor_finishes_with_nothing_missing(
+    standalone: Cluster, at_standalone: Driver, tmp_path: Path
+) -> None:
+    at_standalone.start(WAITING_JOB, str(tmp_path))
+    try:
         eventually(lambda: len(list(tmp_path.glob("started-*"))) == 2 or None, "both tasks")
         standalone.kill_an_executor()
+    finally:
         (tmp_path / "go on").touch()
-        said, complained = job.communicate(timeout=300)
-    assert (job.returncode, said, complained) == (0, "[0, 1]\n", "")
+        done = at_standalone.result()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 1]\n", "")

@@ -19,7 +19,7 @@ from plainchant.lab.sweep.task import Job, Performed, Task, perform
 from plainchant.scenario import Scenario
 from plainchant.trace import read, validate
 
-from ..cluster import run_python
+from ..cluster import Driver, run_python
 from .test_plan import SMALL
 from .test_store import contents
 
@@ -153,7 +153,7 @@ from plainchant.lab.sweep import driver
 from plainchant.lab.session import session
 from plainchant.lab.sweep.task import perform
 
-master, remote, scenario, out, killed, victim = sys.argv[1:]
+master, scenario, out, killed, victim = sys.argv[1:]
 
 def killed_once(scenario, name, properties):
     if name == "seed=9" and not os.path.exists(killed):
@@ -166,8 +166,11 @@ def killed_once(scenario, name, properties):
 jobs = []
 run = driver._run
 driver._run = lambda *arguments: (jobs.append(1), run(*arguments))[1]
-with session(master or None, remote or None, memory="1g", quick=True) as spark:
-    driver.sweep(spark, driver.define(scenario, "0:16", keep="all"), out, perform=killed_once)
+try:
+    with session(master or None, memory="1g", quick=True) as spark:
+        driver.sweep(spark, driver.define(scenario, "0:16", keep="all"), out, perform=killed_once)
+finally:
+    driver._run = run
 print(len(jobs))
 """
 
@@ -183,13 +186,13 @@ print(len(jobs))
 def test_whoever_is_killed_wherever_it_runs_nothing_is_missing_and_nothing_twice(
     definition: Definition, tmp_path: Path, request: pytest.FixtureRequest, where: str, victim: str, jobs: str
 ) -> None:
-    master, remote = where, ""
-    if where == "standalone":
-        master = request.getfixturevalue("standalone").master
-    elif where == "connect":
-        master, remote = "", request.getfixturevalue("connect")
     out, killed = tmp_path / "out", tmp_path / "killed"
-    ended = run_python(ELSEWHERE, master, remote, definition.scenario, str(out), str(killed), victim)
+    given = (definition.scenario, str(out), str(killed), victim)
+    if where in ("standalone", "connect"):
+        driver: Driver = request.getfixturevalue(f"at_{where}")
+        ended = driver.run(ELSEWHERE, "", *given)
+    else:
+        ended = run_python(ELSEWHERE, where, *given)
     assert ended.returncode == 0, ended.stderr
     assert killed.exists()
     assert ended.stdout.strip() == jobs

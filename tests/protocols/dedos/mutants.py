@@ -34,6 +34,7 @@ from plainchant.protocols.dedos.relay import Relay
 from plainchant_papers.dedos.variants import RULES
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
+from ..sweeping import ordinary
 from . import scripted, sweep
 
 BETWEEN = tuple(dict.fromkeys(family for family in sweep.FAMILIES if not family.endswith("within")))
@@ -530,7 +531,7 @@ def _only_retries(self: Distributor) -> None:
 
 def seeds(times: int = 1) -> list[int]:
     """The seeds of a sweep that is ``times`` as long as the ordinary one, and those that mutants need."""
-    return MUTANTS.with_needed([*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
+    return MUTANTS.with_needed([*ordinary(times, sweep.SEEDS, sweep.SHORT), *sweep.REGRESSIONS])
 
 
 if __name__ == "__main__":

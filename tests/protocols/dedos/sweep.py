@@ -77,6 +77,8 @@ FAMILIES = (
 )
 SEEDS = 96
 """The ordinary sweep: each family eight times."""
+SHORT = (*range(36), 45, 49, 71, 78, 82, 92)
+"""What ``make test`` has of it: each three times, and what comes to the situations that are rare."""
 REGRESSIONS: tuple[int, ...] = (2420, 2816, 2864, 3030, 3104, 4615)
 """Seeds of runs that once went wrong; they are run however short the sweep is."""
 

@@ -19,6 +19,8 @@ from plainchant.scenario.model import Fault, Memory, Scenario, Workload
 FIRST_SEED = 10_000
 SEEDS = 60
 """The ordinary sweep."""
+SHORT = tuple(FIRST_SEED + number for number in (*range(20), 29, 31, 44, 50))
+"""What ``make test`` has of it."""
 SITUATIONS = (
     "excluded",
     "several excluded",

@@ -25,6 +25,7 @@ from plainchant.protocols.mailbox.variants import variant_of
 from plainchant.protocols.mailbox.watching import Guard, Watch
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
+from ..sweeping import ordinary
 from . import alive, scripted, sweep
 
 FIRST = "crash"
@@ -434,8 +435,8 @@ _SPREAD = membership.spread
 
 def seeds(times: int = 1) -> list[int]:
     """The seeds of a sweep that is ``times`` as long as the ordinary one, and those that mutants need."""
-    ordinary = [*range(times * sweep.SEEDS), *range(alive.FIRST_SEED, alive.FIRST_SEED + times * alive.SEEDS)]
-    return MUTANTS.with_needed([*ordinary, *sweep.REGRESSIONS])
+    stopped = alive.SHORT if times == 1 else range(alive.FIRST_SEED, alive.FIRST_SEED + times * alive.SEEDS)
+    return MUTANTS.with_needed([*ordinary(times, sweep.SEEDS, sweep.SHORT), *stopped, *sweep.REGRESSIONS])
 
 
 if __name__ == "__main__":

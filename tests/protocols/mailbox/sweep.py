@@ -59,6 +59,8 @@ ONLY_SECOND = ("timing", "majority")
 AIMED = ("overtaking", "timing")
 SEEDS = 180
 """The ordinary sweep: each family with each protocol, ten times."""
+SHORT = (*range(36), 41, 59, 160)
+"""What ``make test`` has of it: each with each twice, and what comes to the situations that are rare."""
 TIMES = frozenset({"bounded", "rejected", "halted", "validity"})
 """What is not promised when most receivers crash."""
 REGRESSIONS = (26, 399, 484)

@@ -28,6 +28,7 @@ from plainchant.protocols.newtop.repair import Repair
 from plainchant.protocols.newtop.suspector import Suspector
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
+from ..sweeping import ordinary
 from . import alive_sweep
 from . import membership_scripted as scripted
 from . import membership_sweep as sweep
@@ -520,7 +521,7 @@ def _by_block(self: Part) -> int:
 
 def seeds(times: int = 1) -> list[int]:
     """The seeds of a sweep that is ``times`` as long as the ordinary one, and those that mutants need."""
-    return MUTANTS.with_needed([*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
+    return MUTANTS.with_needed([*ordinary(times, sweep.SEEDS, sweep.SHORT), *sweep.REGRESSIONS])
 
 
 if __name__ == "__main__":

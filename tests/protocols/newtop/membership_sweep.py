@@ -70,6 +70,8 @@ TIMES: Mapping[str, Duration] = {
 OMEGA = TIMES["suspect_after"]
 SEEDS = 1_001
 """The ordinary sweep: each kind of order with each trouble, thirteen times."""
+SHORT = range(4 * 7 * 11)
+"""What ``make test`` has of it: each with each four times."""
 REGRESSIONS = (0, 20, 37, 83, 125, 144, 187, 237, 306, 325, 331, 335, 374, 463, 957, 1011, 1298, 1329, 2811, 6310, 11038)
 """Seeds of runs that once went wrong; they are run however short the sweep is."""
 

@@ -19,7 +19,7 @@ LEAST = 8
 def test_every_run_keeps_every_promise_and_comes_to_rest_and_every_situation_occurs(times: int) -> None:
     occurred = sweeping.run_all(
         partial(sweeping.examine, sweep.run, membership_sweep.situations),
-        range(times * sweep.SEEDS),
+        sweeping.ordinary(times, sweep.SEEDS, sweep.SHORT),
         sweep.about,
         sweep.__name__,
         chunksize=4,

@@ -31,6 +31,7 @@ from plainchant.protocols.rtcast.sponsor import Sponsor
 from plainchant.protocols.variants import Replacement, Variant
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
+from ..sweeping import ordinary
 from . import scripted, sweep
 
 
@@ -452,7 +453,7 @@ def _yes(self: analysis.Turn, demand: analysis.Demand, used: int, *, waited: int
 
 def seeds(times: int = 1) -> list[int]:
     """The seeds of a sweep that is ``times`` as long as the ordinary one, and those that mutants need."""
-    return MUTANTS.with_needed([*range(times * sweep.SEEDS), *sweep.REGRESSIONS])
+    return MUTANTS.with_needed([*ordinary(times, sweep.SEEDS, sweep.SHORT), *sweep.REGRESSIONS])
 
 
 if __name__ == "__main__":

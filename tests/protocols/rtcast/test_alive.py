@@ -37,18 +37,21 @@ def about(seed: int) -> str:
 
 @pytest.mark.sweep
 def test_every_run_goes_on_and_every_situation_occurs(times: int) -> None:
-    occurred = sweeping.run_all(examine, range(times * alive.SEEDS), about, "tests.protocols.rtcast.alive", 2)
+    seeds = sweeping.ordinary(times, alive.SEEDS, alive.SHORT)
+    occurred = sweeping.run_all(examine, seeds, about, "tests.protocols.rtcast.alive", 2)
     sweeping.demand(occurred, dict.fromkeys(alive.SITUATIONS, 1))
 
 
-def test_the_seeds_cover_sizes_media_and_retransmissions() -> None:
-    scenarios = [alive.scenario_of(seed) for seed in range(alive.SEEDS)]
+@pytest.mark.parametrize("seeds", [range(alive.SEEDS), alive.SHORT], ids=["ordinary", "short"])
+def test_the_seeds_cover_sizes_media_and_retransmissions(seeds: Sequence[int]) -> None:
+    scenarios = [alive.scenario_of(seed) for seed in seeds]
     pairs: Counter[tuple[str, int]] = Counter()
     for scenario in scenarios:
         network = scenario.network
         medium = "shared" if network.shared else "switched" if network.bandwidth else "plain"
         pairs[medium, scenario.parameters["retransmissions"]] += 1
     assert {len(scenario.members) for scenario in scenarios} >= {2, 3, 16, 17, 32}
+    assert {alive.family_of(seed) for seed in seeds if len(alive.scenario_of(seed).members) > 16} == set(alive.FAMILIES)
     assert len(pairs) == len(alive.MEDIA) * 4
     kinds = {fault.kind for scenario in scenarios for fault in scenario.fault}
     assert kinds == {"crash", "restart", "join", "leave", "pause", "sluggish"}

@@ -30,11 +30,14 @@ from plainchant.protocols.sequencer.standing import NO_EPOCH, Standing
 from plainchant.protocols.sequencer.watch import Watch
 
 from ..mutating import Applied, Mutants, Row, look_for_seeds
+from ..sweeping import ordinary
 from . import sweep
 from .cases import CASES
 
 SEEDS = 504
 """The ordinary sweep: a mutant has to be caught within it."""
+SHORT = (*range(SEEDS // 3), 361, 454)
+"""What ``make test`` has of it: each family 21 times, and two runs that carry over an undecided view, which is rare."""
 
 
 def attempt(row: Row, applied: Applied) -> list[str]:
@@ -353,6 +356,11 @@ mutant("survivors need a majority", Parameters, "any_survivor")(property(lambda 
 @mutant("survivors do not wait for each other", Office, "_decided")
 def _decided_alone(self: Office) -> bool:
     return self._any_survivor or _DECIDED(self)
+
+
+def seeds(times: int = 1) -> list[int]:
+    """The seeds of the sweep: the ordinary ones, so many times as many, and those that a mutant needs."""
+    return MUTANTS.with_needed(ordinary(times, SEEDS, SHORT))
 
 
 if __name__ == "__main__":

@@ -183,7 +183,9 @@ class _Chosen:
         table = table.aggregate([("process", "count_distinct"), ("view", "min"), ("view", "max")])
         lives = {(row["group"], row["sender"], row["seq"]): row for row in table.to_pylist()}
         counts = {message: lives[message]["process_count_distinct"] if message in lives else 0 for message in found}
-        usual = {group: max(many for (name, *_), many in counts.items() if name == group) for group, *_ in counts}
+        usual: dict[str, int] = {}
+        for (group, *_), many in counts.items():
+            usual[group] = max(many, usual.get(group, 0))
         sent = {message: row["view"] for message, about in found.items() for row in about if row["kind"] == "send"}
         return [
             message
@@ -222,7 +224,8 @@ def _messages(chosen: _Chosen, rows: list[Row], most: int) -> tuple[list[Row], l
         return rows, []
     odd = chosen.odd(found)
     telling = _spread(odd, (most + 1) // 2)
-    drawn = {*telling, *_spread([message for message in found if message not in set(odd)], most - len(telling))}
+    like_others = found.keys() - odd
+    drawn = {*telling, *_spread([message for message in found if message in like_others], most - len(telling))}
     return [row for row in rows if message_of(row) in drawn], [f"{len(drawn)} of {len(found):,} messages are drawn"]
 
 

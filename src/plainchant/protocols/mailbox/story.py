@@ -63,9 +63,22 @@ class MailboxStory(Story):
             return []
         found = [row for row in self.run.naming((group, sender, last)) if row.kind in _OF_BATCHES] if last != seq else []
         stamps = {whole(row.detail, "stamp") for row in (*found, *self.run.naming(message)) if row.kind in _ABOUT} - {None}
-        # A process that could not tell which messages a batch has names its sender and its timestamp.
-        nameless = [row for row in self.run.find(*_ABOUT, group=group) if row.seq is None and row.detail.get("of") == sender]
+        nameless = self._nameless(group).get(sender, ())
         return found + [row for row in nameless if whole(row.detail, "stamp") in stamps]
+
+    def _nameless(self, group: str) -> dict[object, list[Event]]:
+        """By sender, rows of a group that name the sender and its timestamp: who wrote them could not tell what the batch has."""
+        if group not in self._groups:
+            of = self._groups[group] = {}
+            for row in self.run.find(*_ABOUT, group=group):
+                if row.seq is None:
+                    of.setdefault(row.detail.get("of"), []).append(row)
+        return self._groups[group]
+
+    @cached_property
+    def _groups(self) -> dict[str, dict[object, list[Event]]]:
+        """What :meth:`_nameless` has looked for before."""
+        return {}
 
     def place(self, event: Event) -> str:
         return ""
