@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from zlib import crc32
 
 from ..core.memory import Procedure
-from ..core.model import Batch, Consent, Due, Invitation, Pressure, ProtocolError, Reason, Timer, View, format_duration
+from ..core.model import Batch, Consent, Due, Invitation, ProtocolError, Reason, Timer, View, format_duration
 from ..core.process import DELIVER, SEND, TIMER, TOOK, Effect, Process
 from ..scenario.faults import Omission
 from ..scenario.outcome import EndState, ProcessEnd
@@ -238,7 +238,7 @@ class SimHost(Process):
         self, group: str, view: int | None, sender: str, batch: Batch, payloads: list[bytes] | None, rank: int | None
     ) -> None:
         if self.unread is not None and self.unread.add(group, batch.count):
-            self.do_later(self.engine.notice, (Pressure(group, True),))
+            self.do_later(self._press, (group, True))
         if self.watch_all or sender == self.me:
             self.watcher.delivered(group, sender, batch, payloads, rank)
 

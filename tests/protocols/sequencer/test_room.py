@@ -424,6 +424,8 @@ class Moody(Layer):
             length = chances.choice((5, 20, 100, 300, 1_500) if chances.random() < 0.3 else (5, 20, 100)) * MS
         else:
             length = chances.randrange(20, 400) * MS
+        if self._full:
+            self.host.record("fault", "g", fault="sluggish", length=length)
         self.host.set_timer("mood", self.host.now + length)
 
     def expire(self, timer: Timer) -> None:
@@ -475,6 +477,7 @@ def test_an_application_that_never_reads_again_costs_the_others_nothing_but_time
 
         def expire(self, timer: Timer) -> None:
             if timer == "stuck":
+                self.host.record("fault", "g", fault="sluggish", length=20 * SECOND)
                 self.inner.notice(Pressure("g", True))
             else:
                 self.inner.expire(timer)

@@ -186,7 +186,7 @@ class Election:
         if self._any_survivor:
             if self.refused or not (all_answered or deadline):
                 return
-        elif 2 * len(voters) <= len(electorate):
+        elif 2 * len(voters) <= len(electorate) or not self._can_decide():
             return
         if self.stage == "trial":
             self._keep_pace()
@@ -199,6 +199,17 @@ class Election:
             # Waiting for all of them keeps what only one of them may hold (with resilience r: all but r).
             self._keep_pace()
             self._decide(voters)
+
+    def _can_decide(self) -> bool:
+        """Whether a member of the newest view in the longest history has answered, if that view is not in force yet.
+
+        Such a view stays in the history, because the sequencer that proposed it may have seen it in force, and nothing is decided
+        without its members. Without any of them the next view would have no members (seed 2 of the sweep of blocks: two elections
+        in turn, each without the other's winner)."""
+        best = max(self._history(process) for process in self.yes)
+        histories = [status for process, status in self.yes.items() if self._history(process) == best]
+        newest = {status.pending for status in histories if status.pending}
+        return all(not self.yes.keys().isdisjoint(members) for members in newest)
 
     def _keep_pace(self) -> None:
         """Waiting for members that never answered is no part of it."""
@@ -281,12 +292,15 @@ class Election:
         size = len(standing.view.members)
         reached = len(self.yes) + len(self.refused)
         now = self.host.now
-        if 2 * reached > size or self.stage == "decided" or self._any_survivor:
+        is_enough = 2 * reached > size and self._can_decide()
+        if is_enough or self.stage == "decided" or self._any_survivor:
             self.since = now
         elif now - self.since > standing.parameters.patience:
             # A minority does not wait for ever: the others may have gone on without it.
             tried = f"{(now - self.since) // 1_000_000} ms"
             text = f"{standing.me} reached {reached} of the {size} members of its view for {tried}; a majority is needed to go on"
+            if 2 * reached > size:
+                text = f"{text}, and a member of the view that the last sequencer proposed"
             self._halt(Reason("minority", text, {"reached": reached, "members": size}))
             return
         if self.stage == "trial" and self.refused and standing.listening >= 0:

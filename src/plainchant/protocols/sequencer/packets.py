@@ -175,7 +175,8 @@ class Invite(OfEpoch, frozen=True, array_like=True, gc=False, tag=15):
 class Promise(OfEpoch, frozen=True, array_like=True, gc=False, tag=16):
     """The answer: I listen to no epoch below this one any more; here is what I hold. Histories are compared by ``synced``, the
     newest epoch whose beginning I hold, and ``contiguous``, the last number that I have without a gap. ``view`` and ``members``:
-    the view in force here. ``later``: what is held beyond a gap, numbered in epoch ``followed``."""
+    the view in force here. ``later``: what is held beyond a gap, numbered in epoch ``followed``. ``pending``: the members of the
+    last later view in the history, if there is one."""
 
     trial: bool
     synced: tuple[Number, ProcessId]
@@ -185,6 +186,7 @@ class Promise(OfEpoch, frozen=True, array_like=True, gc=False, tag=16):
     members: tuple[ProcessId, ...]
     followed: tuple[Number, ProcessId]
     later: tuple[Number, ...]
+    pending: tuple[ProcessId, ...] = ()
 
 
 class Refuse(OfEpoch, frozen=True, array_like=True, gc=False, tag=17):

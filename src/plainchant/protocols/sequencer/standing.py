@@ -97,7 +97,9 @@ class Standing:
         view, members = (self.view.number, self.view.members) if self.view is not None else (0, ())
         history = (log.synced(self.stage), log.contiguous, min(self.allowed, log.contiguous))
         later = tuple(sorted(log.later))
-        return Promise(self.group, epoch, trial, *history, view, members, (self.epoch, self.sequencer), later)
+        newest = log.newest
+        pending = newest.members if newest is not None and newest.number > view else ()
+        return Promise(self.group, epoch, trial, *history, view, members, (self.epoch, self.sequencer), later, pending)
 
     def speak(self, packet: Packet) -> None:
         """Sends the sequencer a packet that carries an acknowledgement."""
