@@ -15,7 +15,7 @@ from tests.figures.membership import DOCS, Picture, draw, run_of
 SCENARIO: Final = "rtcast-ring"
 PICTURES: Final = (
     Picture(SCENARIO, "ring", "rtcast-crash.svg", 294, 330, 3),
-    Picture(SCENARIO, "ring", "rtcast-join.svg", 549, 581, 2),
+    Picture(SCENARIO, "ring", "rtcast-join.svg", 569, 595, 2),
 )
 PAGE: Final = DOCS / "explain.md"
 STORY: Final = re.compile(r"(?<=\n## A token ring\n)(.*?```text\n)(.*?)(?=```)", re.DOTALL)

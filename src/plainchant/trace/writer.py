@@ -189,6 +189,7 @@ def write_table(table: pa.Table, path: str | Path) -> None:
     """Writes a table of the trace's schema, whole runs in the order (run, process, index), as one file like any other of ours.
 
     >>> import tempfile
+    >>> from plainchant.trace.schema import SCHEMA
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     write_table(SCHEMA.empty_table(), Path(directory) / "some-runs.parquet")
     ...     pq.read_schema(Path(directory) / "some-runs.parquet").names == SCHEMA.names

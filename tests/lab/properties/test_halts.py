@@ -66,6 +66,15 @@ BAD: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
         "c": f"view 1 a,b,c,d time=0 | view 2 c,d,e time=40 | {halt(100)}",
         "d": f"view 1 a,b,c,d time=0 | view 2 c,d,e time=40 | {ON}", "e": f"view 2 c,d,e time=40 | {ON}",
     }, "c"),
+    ("a founder, and a member crashes soon after", BOUNDS, {
+        "a": "view 1 a,b,c time=90 | crash time=95", "b": f"request form a,b,c time=70 | view 1 a,b,c time=90 | {halt(100)}",
+        "c": f"view 1 a,b,c time=90 | {ON}",
+    }, "b"),
+    ("a joiner, and nobody has a fault", BOUNDS, {
+        "a": f"view 1 a,c time=0 | view 2 a,b,c time=90 | {ON}",
+        "b": f"request join time=70 | view 2 a,b,c time=90 | {halt(100)}",
+        "c": f"view 1 a,c time=0 | view 2 a,b,c time=90 | {ON}",
+    }, "b"),
     ("a member of a group without views", BOUNDS, {
         "a": f"join time=0 | {ON}", "b": f"join time=0 | {halt(100)}", "c": f"join time=0 | {ON}",
     }, "b"),
@@ -107,6 +116,11 @@ GOOD: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     }),
     ("the process that acts for it crashes", {**BOUNDS, "acting": {"b": "a"}}, {
         "a": f"{ABC} | crash time=95", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
+    }),
+    ("a joiner, and a member crashes that may have let it in", BOUNDS, {
+        "a": "view 1 a,c,d time=0 | view 2 a,b,c,d time=90 | crash time=95",
+        "b": f"request join time=70 | view 2 a,b,c,d time=90 | {halt(100)}",
+        "c": f"view 1 a,c,d time=0 | view 2 a,b,c,d time=90 | {ON}", "d": f"view 1 a,c,d time=0 | view 2 a,b,c,d time=90 | {ON}",
     }),
     ("a memory module fails", BOUNDS, {
         "a": f"{ABC} | {fault('module', 95)} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from plainchant.core.model import TraceError
 from plainchant.lab.errors import LabError
 from plainchant.lab.metrics import measure
 from plainchant.lab.properties import Outcome, Verification, Violation, verify
@@ -236,9 +237,9 @@ def test_types_that_other_writers_use_are_read(tmp_path: Path) -> None:
     assert "Space-time" in page(subject_at(written(table, tmp_path), most=1))
 
 
-def test_an_empty_trace_has_nothing_to_check(tmp_path: Path) -> None:
-    reading = read_page(page(subject_at(written(trace({}), tmp_path), most=1)))
-    assert "There was nothing to check" in reading.text
+def test_an_empty_trace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="has no rows"):
+        subject_at(written(trace({}), tmp_path), most=1)
 
 
 def test_a_malformed_trace_is_refused(tmp_path: Path) -> None:

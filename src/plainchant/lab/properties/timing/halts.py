@@ -10,6 +10,8 @@ the longer of the two stated times before it:
 - half of the members of one of its groups, or more, crashed, left or had a fault of their own. The members are those of the view
   that the process had when that time began, or of its first view; in a group without views, all that were members since then.
 - the process that acts for it, if there is one (``acting`` in ``start`` rows), had a fault of its own, or stopped.
+- it joined a group within that time, and another member of the group stopped, left or had a fault of its own: a joiner depends on
+  the member that lets it in and gives it the state.
 - its application did not read (``"unread": true`` in the ``crash`` row, which the host writes).
 
 An exception in the protocol is a violation whatever happened before it.
@@ -42,8 +44,11 @@ def halts(report: Report, placed: Sequence[History], disturbances: Disturbances,
         report.cases += 1
         until = moment(run, row)
         members = {group: _members_before(run, history, group, until - span) for group in groups}
+        new = {name for group in groups if _is_new(run, history, group, until - span) for name in members[group]}
         gone = {other.name for other in run.all if other is not history and _is_gone(run, other, until - span, until)}
         relied = {history.name, run.acting.get(history.name, history.name)}
+        if new & (gone | disturbances.faulty(until - span, until)) and detail.get("reason") != EXCEPTION:
+            continue
         if is_without_cause(relied, detail, members, gone, disturbances, (until - span, until)):
             told = said_halt(history.name, detail, span)
             report.violation(told, events=[(history.name, history.last_index)], group=groups[0] if groups else None)
@@ -61,6 +66,13 @@ def _members_before(run: Run, history: History, group: GroupId, time: int) -> fr
         return (earlier[-1] if earlier else views[0]).view.members
     stays = ((other.name, stay) for other in run.all for stay in other.stays.get(group, ()))
     return frozenset(name for name, stay in stays if stay.end_row is None or moment(run, stay.end_row) > time)
+
+
+def _is_new(run: Run, history: History, group: GroupId, since: int) -> bool:
+    """Whether a process became a member of a group after a time because it had asked to join: founders depend on nobody."""
+    rows = (history.rows[index] for index in history.requests)
+    joined = any(run.columns["group"][row] == group and run.columns.detail(row).get("request") == "join" for row in rows)
+    return joined and moment(run, history.stays[group][-1].begin_row) > since
 
 
 def _is_gone(run: Run, other: History, begin: int, end: int) -> bool:
@@ -121,6 +133,8 @@ class GrowingHalts:
         self._acting: dict[ProcessId, ProcessId] = {}
         self._leaves: list[tuple[int, ProcessId]] = []
         self._stays: dict[tuple[ProcessId, GroupId], int | None] = {}  # when the last membership ended; None: it has not
+        self._begins: dict[tuple[ProcessId, GroupId], int] = {}  # when it began, of processes that asked to join
+        self._joining: set[tuple[ProcessId, GroupId]] = set()
 
     def stopped(
         self, run: RunState, process: ProcessId, at: int, index: int, detail: dict[str, Any], views: Mapping[GroupId, Any]
@@ -132,8 +146,15 @@ class GrowingHalts:
             members = {group: list(views.get(group, ())) for group in groups}
             self._waiting.append(Halt(process, index, at, detail, members))
 
-    def entered(self, process: ProcessId, group: GroupId) -> None:
+    def entered(self, process: ProcessId, group: GroupId, at: int) -> None:
         self._stays[process, group] = None
+        if (process, group) in self._joining:
+            self._begins[process, group] = at
+
+    def requested(self, process: ProcessId, group: GroupId, detail: dict[str, Any]) -> None:
+        """A ``request`` row."""
+        if detail.get("request") == "join":
+            self._joining.add((process, group))
 
     def left(self, process: ProcessId, group: GroupId, at: int) -> None:
         self._leaves.append((at, process))
@@ -159,6 +180,11 @@ class GrowingHalts:
         gone |= {history.name for history in run.histories.values() if history.is_cut and now[history.name] <= halt.at}
         gone |= {name for at, name in self._leaves if begin <= at <= halt.at and name != halt.process}
         members = {group: _at(views, begin) or self._members(group, begin) for group, views in halt.members.items()}
+        new = {
+            name for group, names in members.items() if self._begins.get((halt.process, group), begin) > begin for name in names
+        }
+        if new & (gone | disturbances.faulty(begin, halt.at)) and halt.detail.get("reason") != EXCEPTION:
+            return
         relied = {halt.process, self._acting.get(halt.process, halt.process)}
         if is_without_cause(relied, halt.detail, members, gone, disturbances, (begin, halt.at)):
             group, time = next(iter(halt.members), None), run.histories[halt.process].time

@@ -130,6 +130,7 @@ class Progress:
                 self._halts.stopped(run, fact.process, at, fact.index, detail_of(fact.detail), views)
             case "request" if fact.group is not None:
                 self._moments.add(at)
+                self._halts.requested(fact.process, fact.group, detail_of(fact.detail))
             case "fault":
                 detail = detail_of(fact.detail)
                 self._faults.append((at, fact.process, detail))
@@ -158,7 +159,7 @@ class Progress:
         if place not in self._members:
             self._members.add(place)
             self._moments.add(at)
-            self._halts.entered(*place)
+            self._halts.entered(*place, at)
 
     def _view(self, place: _Stream, at: int, members: frozenset[str]) -> None:
         if self._seen.setdefault(place, Seen()).changes(members):
