@@ -514,7 +514,7 @@ def test_6_3_3_who_is_cut_off_during_a_view_change_is_not_in_the_view_with_somet
     hands.say("c", "g", "c1")
     hands.carry(only=link("c", "a"), lose=lambda letter: isinstance(letter.packet, Data))
     hands.notify("a", "c")
-    hands.pass_time(SECOND, lose=between("a", "c"))
+    hands.pass_time(3 * SECOND, lose=between("a", "c"))
     assert hands.views("a")[-1] == "a"
     assert hands.views("c")[-1] == "c"
     both = set(pairwise(hands.views("a"))) & set(pairwise(hands.views("c")))
