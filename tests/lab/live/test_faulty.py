@@ -403,10 +403,26 @@ def test_every_part_can_be_the_one_that_is_reached() -> None:
 def test_who_is_spared_lives_on() -> None:
     def act(transport: FaultyTransport, recorder: Recorder) -> None:
         transport.doom(lambda reached: pytest.fail("it was spared"))
-        transport.spare()
+        assert transport.spare()
         transport.send((P2, P3), b"all")
 
     assert spoil(HARMLESS, act)[1].calls == [((P2, P3), b"all")]
+
+
+def test_a_process_that_has_begun_to_die_is_not_spared() -> None:
+    """The supervisor would take its end for one that no fault explains (chaos on dedos, round seed 51000204)."""
+    killed: list[Sequence[Address]] = []
+
+    async def main() -> None:
+        transport = faulty(Recorder(), HARMLESS)
+        async with opened(transport):
+            transport.doom(killed.append)
+            transport.send((P2, P3), b"some")
+            assert not transport.spare()
+            await asyncio.sleep(0)
+
+    run(main())
+    assert len(killed) == 1
 
 
 # --- around real transports -------------------------------------------------------------------------------------------

@@ -127,6 +127,10 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     id: int
 
 
+class Spared(msgspec.Struct, frozen=True, tag="spared"):
+    """No crash awaits the process any more: one that had not happened yet was taken back in time."""
+
+
 class Status(msgspec.Struct, frozen=True, tag="status"):
     """What the process waits for (None: nothing), and what was done on purpose to packets so far."""
 
@@ -144,7 +148,7 @@ class Over(msgspec.Struct, frozen=True, tag="over"):
     reason: str = ""
 
 
-Report: TypeAlias = Entered | Serving | Done | Status | Over
+Report: TypeAlias = Entered | Serving | Done | Spared | Status | Over
 
 encode = msgspec.json.Encoder().encode
 decode_task = msgspec.json.Decoder(Task).decode

@@ -210,7 +210,6 @@ class Crew:
         self.divide()
         for process in self.all_running:
             process.relax()
-            process.doomed = False
             process.tell(control.Quieten())
 
     def _still_on_network(self) -> tuple[Fault, ...]:

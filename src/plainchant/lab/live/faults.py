@@ -64,7 +64,6 @@ class LiveFaults:
     async def _lives(self, process: Process) -> bool:
         """Whether a process runs, even if it is too busy to answer."""
         if await process.ask(control.Spare) is not None:
-            process.doomed = False
             return True
         return not await process.gone(GONE_SECONDS)
 

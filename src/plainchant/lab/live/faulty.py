@@ -150,9 +150,10 @@ class FaultyTransport:
         ``kill`` is called with those addresses, in the next turn of the loop. It is meant to end the process."""
         self._kill = kill
 
-    def spare(self) -> None:
-        """Takes :meth:`doom` back, if it has not struck yet."""
+    def spare(self) -> bool:
+        """Takes :meth:`doom` back; False if it has struck, and the process is about to end."""
         self._kill = None
+        return not self._dying
 
     def _end(self, fault: Fault) -> None:
         for index, active in enumerate(self._faults):

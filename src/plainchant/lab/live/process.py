@@ -147,6 +147,8 @@ class Process:
                 self._changed(self)
             case control.Over():
                 self.last_word = report
+            case control.Spared():
+                self.doomed = False
             case control.Done() | control.Status():
                 if isinstance(report, control.Status):
                     self.status = report

@@ -259,8 +259,8 @@ class Worker:
                 host.note("fault", detail)
                 say(control.Done(number))
             case control.Spare(number):
-                self._spare()
-                say(control.Done(number))
+                if self._spare():
+                    say(control.Done(number))
             case control.Spoil(fault, recorded):
                 if recorded:
                     host.note("fault", describe_fault(fault))
@@ -354,12 +354,15 @@ class Worker:
             for transport in self._transports:
                 transport.doom(lambda reached: die())
 
-    def _spare(self) -> None:
+    def _spare(self) -> bool:
+        """Takes a crash back that has not happened yet; False if it is happening."""
         self._node.host.countdown = 0
-        for transport in self._transports:
-            transport.spare()
+        in_time = all([transport.spare() for transport in self._transports])
         if self._node.host.memory is not None:
             self._node.host.memory.after = lambda operation: None
+        if in_time:
+            say(control.Spared())
+        return in_time
 
     def _waiting(self) -> str | None:
         """What this process still has to do before it is at rest."""
