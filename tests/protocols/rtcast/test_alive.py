@@ -15,9 +15,11 @@ from plainchant.core.model import MS, SECOND, US, Duration, Packet, ProcessId
 from plainchant.lab.properties import verify
 from plainchant.lab.show import decode
 from plainchant.protocols.rtcast import DESCRIPTION, Parameters
+from plainchant.protocols.rtcast.gaps import Gaps
 from plainchant.protocols.rtcast.interface import KNOCK, REQUEST, Interface
-from plainchant.protocols.rtcast.packets import Data, Here
+from plainchant.protocols.rtcast.packets import Ask, Data, Here
 from plainchant.protocols.rtcast.sizes import FRAME, largest, size_of
+from plainchant.protocols.variants import Variants
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 from plainchant.sim import Simulation
 from plainchant.trace import TraceBuffer
@@ -195,3 +197,38 @@ def test_all_members_reckon_with_the_T_that_a_joiner_was_offered() -> None:
 
 def test_the_frame_is_that_of_the_wire_format() -> None:
     assert FRAME == wire.FRAME_BYTES
+
+
+FORGETFUL = Variants()
+
+
+@FORGETFUL.replaces("what has been missing for a second is news", Gaps, "_is_lost")
+def _is_news(self: Gaps, ask: Ask) -> bool:
+    now = self.host.now
+    if now - self._noticed[ask[:2]] >= SECOND:
+        self._noticed[ask[:2]] = now
+    return _IS_LOST(self, ask)
+
+
+_IS_LOST = Gaps._is_lost
+
+
+@pytest.mark.parametrize("variant", ["", *FORGETFUL])
+def test_a_member_that_misses_a_packet_for_good_stops_although_turns_are_slow(variant: str) -> None:
+    """b loses every copy of a packet, on a channel without an order, and a rotation takes more than half a second. Live (chaos on
+    rtcast, round seed 51000202) such a member asked for 90 s, delivered nothing and did not stop."""
+    scenario = Scenario(
+        protocol="rtcast",
+        members=("a", "b"),
+        seed=1,
+        duration=Duration(20 * SECOND),
+        drain=Duration(40 * SECOND),
+        parameters={"retransmissions": 3, "delay_max": Duration(400 * MS), "hold": Duration(20 * MS), "timing": "soft"},
+        network=Network(delay=Delay("uniform", Duration(200 * MS), Duration(400 * MS))),
+        workload=(Workload(rate=5.0),),
+        fault=(Fault(kind="omit", at=Duration(9 * SECOND), process="b", source="a", packet="Data", count=20),),
+    )
+    with FORGETFUL[variant].applied(must_act=bool(variant)):
+        summary = Simulation(scenario, trace=TraceBuffer()).run()
+    assert summary.quiet == (not variant)
+    assert summary.processes["b"].state == ("alive" if variant else "halted")

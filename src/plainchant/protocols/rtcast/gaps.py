@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...core.engine import Host, Layer
-from ...core.model import SECOND, Packet, ProcessId, Reason, Timer
+from ...core.model import Packet, ProcessId, Reason, Timer
 from .order import Order, Place
 from .packets import Ask, Asked, Data
 
@@ -51,7 +51,7 @@ class Gaps(Layer):
         self._given_up = False
         self._passing: dict[tuple[ProcessId, ProcessId, int], Asked] = {}  # Recent requests, by asker, sender and first number
         self._turn_before = 0
-        self._noticed: dict[tuple[ProcessId, int], int] = {}  # When something was found to be missing
+        self._noticed: dict[tuple[ProcessId, int], int] = {}  # What is missing, and when that was noticed
         self.inner.gaps = self
 
     def reset(self) -> None:
@@ -153,7 +153,11 @@ class Gaps(Layer):
         order = self.inner.order
         if order is None:
             return ()
-        missing = [ask for ask in self._missing(order) if self._is_lost(ask)]
+        found, now = self._missing(order), self.host.now
+        self._noticed = {key: since for key, since in self._noticed.items() if order.lacks(*key)}
+        for sender, seq, _ in found:
+            self._noticed.setdefault((sender, seq), now)
+        missing = [ask for ask in found if self._is_lost(ask)]
         if not missing:
             self._head = None
             return ()
@@ -179,11 +183,8 @@ class Gaps(Layer):
 
     def _is_lost(self, ask: Ask) -> bool:
         """Whether a missing packet can only be lost: its sender's later heartbeat is here (P2), or d_max has passed."""
-        key = ask[:2]
-        now = self.host.now
-        self._noticed = {known: since for known, since in self._noticed.items() if since > now - SECOND}
-        since = self._noticed.setdefault(key, now)
-        return now - since >= self.inner.interface.hold_back or (ask[2] != -1 and ask[0] not in self.inner.disordered)
+        waited = self.host.now - self._noticed[ask[:2]]
+        return waited >= self.inner.interface.hold_back or (ask[2] != -1 and ask[0] not in self.inner.disordered)
 
     def _give_up(self) -> None:
         if not self._given_up:

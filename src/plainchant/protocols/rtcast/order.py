@@ -60,6 +60,10 @@ class Order:
         distance = (one - other) % self.numbers
         return distance if distance <= self.numbers // 2 else distance - self.numbers
 
+    def lacks(self, process: ProcessId, seq: int) -> bool:
+        """Whether a packet is still to come in the order."""
+        return process in self.seqs and self.ahead(seq, self.seqs[process]) > 0
+
     def place(self, data: Data) -> Place:
         """Where a packet stands. A change that would be next, on a ring with a member that is gone here, comes from a member that
         has not heard of its removal: two members eliminated others at the same time."""
