@@ -50,7 +50,7 @@ class Progress:
     """Longest time until a request to join, leave or form a group, or to merge its parts, is answered; None: not bounded."""
     despite: frozenset[str] = frozenset()
     """Kinds of fault (``scenario.model.FAULTS``) of *other* processes or links that may last without being an excuse. A kind with
-    a rate can have a limit: ``"loss<=0.3"``."""
+    a rate can have a limit: ``"loss<=0.3"``. So can omissions, of one packet at one process: ``"omit<=2"``."""
     because: str = ""  # Why a time is not bounded
     acting: Mapping[ProcessId, ProcessId] = dataclasses.field(default_factory=dict)
     """Processes that depend on a single other one, which speaks for them: its faults may cost them their membership."""

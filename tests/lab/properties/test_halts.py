@@ -25,6 +25,14 @@ def halt(time: int, **more: object) -> str:
     return f"crash time={time} detail={json.dumps({'by': 'protocol', 'reason': 'excluded', **more}, separators=(',', ':'))}"
 
 
+REPAIRS = {**BOUNDS, "despite": ["omit<=1"]}
+
+
+def dropped(time: int, count: int) -> str:
+    """The ``fault`` row of a process that drops one packet ``count`` times."""
+    return fault("omit", time, count=count, drop=1, identity='["b","c",3,1]')
+
+
 BAD: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
     ("a member is halted out of the blue", BOUNDS, {
         "a": f"{ABC} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
@@ -47,6 +55,12 @@ BAD: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
     }, "b"),
     ("packets are lost at a rate that the protocol tolerates", SOME_LOSS, {
         "a": f"{ABC} | {fault('loss', 1, rate=0.3, background='true')} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
+    }, "b"),
+    ("it dropped a packet once, which the protocol repairs", REPAIRS, {
+        "a": f"{ABC} | {ON}", "b": f"{ABC} | {dropped(95, 1)} | {halt(100)}", "c": f"{ABC} | {ON}",
+    }, "b"),
+    ("another member dropped a packet once, which the protocol repairs", REPAIRS, {
+        "a": f"{ABC} | {dropped(95, 1)} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
     }, "b"),
     ("the network was parted long ago", BOUNDS, {
         "a": f"{ABC} | {fault('partition', 50, length=29)} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
@@ -102,6 +116,12 @@ GOOD: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     }),
     ("another member is paused, which the protocol does not tolerate", BOUNDS, {
         "a": f"{ABC} | {fault('pause', 85, length=5)} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
+    }),
+    ("it dropped a packet more often than the protocol repairs it", REPAIRS, {
+        "a": f"{ABC} | {ON}", "b": f"{ABC} | {dropped(95, 2)} | {halt(100)}", "c": f"{ABC} | {ON}",
+    }),
+    ("it dropped packets of which it is not known what they carry", REPAIRS, {
+        "a": f"{ABC} | {ON}", "b": f"{ABC} | {fault('omit', 95, count=1)} | {halt(100)}", "c": f"{ABC} | {ON}",
     }),
     ("packets are lost at a higher rate than the protocol tolerates", SOME_LOSS, {
         "a": f"{ABC} | {fault('loss', 1, rate=0.31, background='true')} | {ON}",

@@ -128,7 +128,8 @@ def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> 
     within = (2 + parameters.retransmissions + turns + after) * rotation + waits
     knocking = 2 * interface.hold_back + LONGEST_WAIT * int(parameters.gather)
     answered = (PATIENCE + 1) * int(parameters.gather) + knocking + within
-    return Progress(within, answered, despite=frozenset({"pause", "sluggish"}))
+    despite = {"pause", "sluggish"} | ({f"omit<={parameters.retransmissions}"} if parameters.retransmissions else set())
+    return Progress(within, answered, despite=frozenset(despite))
 
 
 def bounds_of(parameters: Parameters, ring: Sequence[ProcessId], group: GroupId = "") -> dict[str, int]:

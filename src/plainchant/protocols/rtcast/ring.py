@@ -22,6 +22,7 @@ in the smaller part. It may come back as a new incarnation.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
@@ -115,6 +116,7 @@ class Ring(Engine):
         self.heard_visit, self.heard_holder, self.heard_at = 0, self.me, self.host.now
         self.beats: dict[ProcessId, Beat] = {}
         self.ends: dict[int, int] = {}  # The last number of turns whose heartbeat was heard, by visit
+        self._past: deque[tuple[int, int]] = deque()  # The latest turn heard of, at our recent turns
         self.out: dict[ProcessId, int] = {}  # Eliminated members that are in the order still, and their last numbers
         self._highest: dict[ProcessId, int] = {}
         self._spoke: dict[ProcessId, tuple[int, ProcessId]] = {}  # The newest change each member has shown to know, and its maker
@@ -742,8 +744,16 @@ class Ring(Engine):
             self.host.record("state", self.group, broken="rotation", measured=rotation, bound=self.rotation)
 
     def _forget(self) -> None:
-        """Lets go of what nobody can ask for any more."""
-        keep = self.heard_visit - (self.parameters.retransmissions + 3) * max(1, len(self.ring))
+        """Lets go of what no member can ask for any more. A member notices up to d_max late that a packet is missing, and waits
+        d_max more before it asks if its channel keeps no order. A ring with little to send turns many times meanwhile."""
+        begin = self.host.now - 2 * self.interface.hold_back
+        self._past.append((self.host.now, self.heard_visit))
+        while len(self._past) > 1 and self._past[1][0] <= begin:
+            self._past.popleft()
+        since, visit = self._past[0]
+        if since > begin:
+            return
+        keep = visit - (self.parameters.retransmissions + 3) * max(1, len(self.ring))
         self.ends = {visit: last for visit, last in self.ends.items() if visit >= keep}
         if self.gaps is not None:
             self.gaps.forget(keep)

@@ -8,7 +8,8 @@ Times are on the global clock where rows have one, else on the clocks of the pro
 - *Stretches*: a fault lasts from its row for its ``length``. A fault of the network is over with the next ``heal``, and
   any fault with the row ``{"fault": "calm"}`` that ends the time of faults; without a length it lasts until then, or to the end.
   A fault of a kind that the protocol tolerates (``despite``) is only two moments.
-- A process with a fault of its own is *excused* while that lasts and for one bound after it: it has to catch up.
+- A process with a fault of its own is *excused* while that lasts and for one bound after it: it has to catch up. A packet that it
+  drops at most as often as the protocol tolerates is no such fault.
 
 A halt asks another question: whether a fault can be its cause (``could_halt``). Crashes and changes of members cannot, as long as
 a majority is left; a tolerated fault of another process cannot either; a network that fell apart always can.
@@ -114,9 +115,9 @@ class Disturbances:
         kind = detail.get("fault", detail.get("kind"))
         end = self._end_of(kind, at, detail)
         self._moments |= {at, end} if end < FOREVER else {at}
-        if end > at and not self._is_tolerated(kind, detail.get("rate")):
+        if end > at and not self._is_tolerated(kind, detail):
             self._stretches.append((at, end))
-        if is_timing_fault(detail) or kind in OWN:
+        if is_timing_fault(detail) or (kind in OWN and not self._is_within_limit(kind, detail)):
             took = detail.get("took_ns")
             begin = at - took if isinstance(took, int) else at
             wrong_for_ever = is_timing_fault(detail) and kind in ("step", "clock")
@@ -141,13 +142,16 @@ class Disturbances:
         if kind in HARMLESS:
             tolerates_loss = any(entry.partition("<=")[0] == "loss" for entry in self._despite)
             return detail.get("mid_broadcast") is True and not tolerates_loss
-        return kind in APART or not (is_timing_fault(detail) or self._is_tolerated(kind, detail.get("rate")))
+        return kind in APART or not (is_timing_fault(detail) or self._is_tolerated(kind, detail))
 
-    def _is_tolerated(self, kind: object, rate: object) -> bool:
-        if kind in self._despite:
-            return True
+    def _is_tolerated(self, kind: object, detail: dict[str, Any]) -> bool:
+        return kind in self._despite or self._is_within_limit(kind, detail)
+
+    def _is_within_limit(self, kind: object, detail: dict[str, Any]) -> bool:
+        """Whether the protocol tolerates a rate of loss, or that a process drops one packet as often as this fault makes it."""
+        amount = detail.get("rate", detail.get("count") if detail.get("identity") is not None else None)
         limits = (entry.partition("<=") for entry in self._despite if entry.startswith(f"{kind}<="))
-        return isinstance(rate, int | float) and any(rate <= float(limit) for _, _, limit in limits)
+        return isinstance(amount, int | float) and any(amount <= float(limit) for _, _, limit in limits)
 
 
 def _changes(run: Run, history: History) -> Iterator[int]:
