@@ -14,20 +14,20 @@ need, are included where the piece shows that the run has deadlines or arrivals,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..arrays import Flags, Integers
+from ..arrays import NOTHING, Flags, Integers
 from ..verify.beside import Rows
 from . import standing
 from .details import Detail, decode
 from .realtime import Ends, Moments, Received, Sends, Turns, rotations
 from .samples import Sample
 from .schema import HISTORY_KINDS, STATES
-from .standing import NEVER, Deliveries
+from .standing import BEFORE, NEVER, Deliveries
 
 Place = tuple[str, str]
 """A group, and a process in it."""
@@ -239,25 +239,31 @@ class _Making:
 
     def by_place(self, rows: Integers) -> Iterator[tuple[Place, Integers]]:
         """Rows that name a group, history by history and group by group, in order."""
-        return ((self.place_of(key), rows[order]) for key, order in _split(self._place(rows)))
+        return ((self.place_of(key), mine) for key, mine in _Blocks(self._place(rows), rows))
+
+    def _paired(self, rows: Integers) -> tuple[list[Pair], _Blocks]:
+        """Rows about messages by group, process and sender."""
+        blocks = _Blocks(self._pair(rows), rows)
+        return [self.pair_of(key) for key in blocks.keys], blocks
 
     def by_pair(self, rows: Integers) -> Iterator[tuple[Pair, Integers]]:
-        rows = rows[self.source.sender[rows] >= 0]
-        return ((self.pair_of(key), rows[order]) for key, order in _split(self._pair(rows)))
+        pairs, blocks = self._paired(rows[self.source.sender[rows] >= 0])
+        return ((pair, blocks.rows[here]) for pair, here in zip(pairs, blocks.slices, strict=True))
 
     def by_group(self, rows: Integers) -> Iterator[tuple[str, Integers]]:
-        return ((self.source.groups[key], rows[order]) for key, order in _split(self.source.group[rows].astype(np.int64)))
+        return ((self.source.groups[key], mine) for key, mine in _Blocks(self.source.group[rows].astype(np.int64), rows))
 
     def partial(self) -> Partial:
         source = self.source
         delivers, sends = (rows[source.sender[rows] >= 0] for rows in (self.rows("deliver"), self.rows("send")))
-        delivered, taken = list(self.by_pair(delivers)), list(self.by_pair(sends))
+        delivered = self._paired(delivers)
+        taken = self._paired(sends)
         states = self._of_kind.get("state", np.empty(0, np.int64))
         is_ring, broken, joining = self._states(states)
         late, has_late, modules, pauses = self._faults()
         has_deadlines = bool(source.deadline.mask is None or source.deadline.mask[self._rows].any())
         arrivals = self.rows("receive")
-        arrivals = arrivals[source.seq.has(arrivals)]
+        arrivals = arrivals[source.seq.has(arrivals) & (source.sender[arrivals] >= 0)]
         first, last = self._moments(delivers, sends)
         rotating, turns = self._turns()
         with_all = self._everything or has_deadlines or len(arrivals) > 0
@@ -269,9 +275,9 @@ class _Making:
             packets=self._packets(),
             first=first,
             last=last,
-            delivers={pair: self._traffic(rows) for pair, rows in delivered},
-            sends={pair: self._traffic(rows) for pair, rows in taken},
-            latencies=self._latencies(delivered),
+            delivers=self._traffic(*delivered),
+            sends=self._traffic(*taken),
+            latencies=self._latencies(*delivered),
             story=[*self._story(), *self._told(joining)],
             history=self._history(),
             has_states=len(states) > 0,
@@ -292,12 +298,12 @@ class _Making:
             deliveries=self._deliveries(delivers),
             senders=source.senders,
             accepts={place: source.clock[rows] for place, rows in self.by_place(self.rows("accept"))},
-            sent={pair: Numbers(source.seq.values[rows], source.clock[rows]) for pair, rows in taken},
+            sent=self._numbers(*taken),
             has_deadlines=has_deadlines,
             lateness=self._lateness(delivers) if has_deadlines else {},
             due=self._due(sends) if has_deadlines else {},
-            arrivals={p: Numbers(source.seq.values[rows], source.clock[rows]) for p, rows in self.by_pair(arrivals)},
-            received={pair: self._received(rows) for pair, rows in delivered} if with_all else None,
+            arrivals=self._numbers(*self._paired(arrivals)),
+            received=self._received(*delivered) if with_all else None,
         )
 
     def _extents(self) -> dict[str, tuple[int, int, int]]:
@@ -306,15 +312,13 @@ class _Making:
         return dict(zip(self._owners, ends, strict=True))
 
     def _histories_end(self) -> dict[str, Ends]:
-        found = {}
-        for owner, begin, end in zip(self._owners, self._begins.tolist(), self._ends.tolist(), strict=True):
-            rows = slice(begin, end)
-            true_times = self.source.true_time.values[rows]
-            if self.source.true_time.mask is not None:
-                true_times = true_times[self.source.true_time.mask[rows]]
-            true_time = int(true_times.max()) if len(true_times) else None
-            found[owner] = Ends(int(self.source.time[rows].max()), true_time, int(self.source.clock[rows].max()))
-        return found
+        source, heads = self.source, self._begins - self._rows.start
+        true_times = source.true_time.values[self._rows]
+        if source.true_time.mask is not None:
+            true_times = np.where(source.true_time.mask[self._rows], true_times, BEFORE)
+        latest = (np.maximum.reduceat(each, heads).tolist() for each in (source.time[self._rows], true_times, source.clock[self._rows]))
+        ends = (Ends(time, None if true == BEFORE else true, clock) for time, true, clock in zip(*latest, strict=True))
+        return dict(zip(self._owners, ends, strict=True))
 
     def _kinds(self) -> dict[tuple[str | None, str], int]:
         found: dict[tuple[str | None, str], int] = {}
@@ -354,17 +358,36 @@ class _Making:
             first[group] = min(first.get(group, NEVER), least)
         return first, last
 
-    def _traffic(self, rows: Integers) -> Traffic:
-        mask = self.source.size.mask
-        return Traffic(len(rows), int(self.source.size.values[rows].sum()), len(rows) if mask is None else int(mask[rows].sum()))
+    def _traffic(self, pairs: list[Pair], blocks: _Blocks) -> dict[Pair, Traffic]:
+        if not pairs:
+            return {}
+        size, rows = self.source.size, blocks.rows
+        counts = np.diff(np.append(blocks.starts, len(rows)))
+        sized = counts if size.mask is None else np.add.reduceat(size.mask[rows].astype(np.int64), blocks.starts)
+        sums = np.add.reduceat(size.values[rows], blocks.starts)
+        return dict(zip(pairs, map(Traffic, counts.tolist(), sums.tolist(), sized.tolist()), strict=True))
 
-    def _latencies(self, delivered: Sequence[tuple[Pair, Integers]]) -> dict[Pair, Sample]:
-        found, mask = {}, self.source.sent.mask
-        for pair, rows in delivered:
-            dated = rows if mask is None else rows[mask[rows]]
-            if len(dated):
-                found[pair] = Sample.of(self.source.clock[dated] - self.source.sent.values[dated])
-        return found
+    def _latencies(self, pairs: list[Pair], blocks: _Blocks) -> dict[Pair, Sample]:
+        dated = self.source.sent.has(blocks.rows)
+        if not dated.all():
+            pairs, blocks = self._paired(blocks.rows[dated])
+        if not pairs:
+            return {}
+        latency = self.source.clock[blocks.rows] - self.source.sent.values[blocks.rows]
+        ends = (least_or_most.reduceat(latency, blocks.starts).tolist() for least_or_most in (np.minimum, np.maximum))
+        parts = [latency[here] for here in blocks.slices]
+        samples = (Sample(len(part), least, most, (part, None)) for part, least, most in zip(parts, *ends, strict=True))
+        return dict(zip(pairs, samples, strict=True))
+
+    def _numbers(self, pairs: list[Pair], blocks: _Blocks) -> dict[Pair, Numbers]:
+        seq, clock = self.source.seq.values[blocks.rows], self.source.clock[blocks.rows]
+        return {pair: Numbers(seq[here], clock[here]) for pair, here in zip(pairs, blocks.slices, strict=True)}
+
+    def _received(self, pairs: list[Pair], blocks: _Blocks) -> dict[Pair, Received]:
+        rows = blocks.rows
+        seq, dated, moments = self.source.seq.values[rows], self.source.deadline.has(rows), self.source.moments(rows)
+        parts = (Received(seq[here], dated[here], moments.at(here)) for here in blocks.slices)
+        return dict(zip(pairs, parts, strict=True))
 
     def _story(self) -> Iterator[Row]:
         found = [self._of_kind[kind] for kind in sorted(STORY) if kind in self._of_kind]
@@ -478,7 +501,7 @@ class _Making:
 
     def _closings(self, rows: Integers, closing: Flags) -> dict[Place, Closings]:
         found = {}
-        for key, order in _split(self._place(rows)):
+        for key, order in _Blocks(self._place(rows), np.arange(len(rows))):
             mine, ends = rows[order], closing[order]
             alternating = np.append(True, np.diff(ends))
             found[self.place_of(key)] = Closings(self.source.clock[mine[alternating]], ends[alternating])
@@ -524,25 +547,21 @@ class _Making:
             found[group, sender] = Sends(*columns, source.moments(rows))
         return found
 
-    def _received(self, rows: Integers) -> Received:
-        return Received(self.source.seq.values[rows], self.source.deadline.has(rows), self.source.moments(rows))
 
+class _Blocks:
+    """Rows by key: those of each key together, in ascending order of the keys, and in their own order."""
 
-def _split(keys: Integers) -> Iterator[tuple[int, Integers | slice]]:
-    """Each different key, in ascending order, and where it stands."""
-    if not len(keys):
-        return
-    steps: NDArray[np.int64] = np.diff(keys)
-    order = None if bool(np.all(steps >= 0)) else _order(keys)
-    ordered = keys if order is None else keys[order]
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(ordered)) + 1))
-    bounds: Sequence[int] = [*starts.tolist(), len(keys)]
-    for at, key in enumerate(ordered[starts].tolist()):
-        here = slice(bounds[at], bounds[at + 1])
-        yield key, here if order is None else order[here]
+    def __init__(self, keys: Integers, rows: Integers) -> None:
+        if len(keys) and bool(np.any(np.diff(keys) < 0)):
+            low = int(keys.min())
+            narrow = int(keys.max()) - low < 65_536
+            order = np.argsort((keys - low).astype(np.uint16) if narrow else keys, kind="stable")
+            keys, rows = keys[order], rows[order]
+        self.rows = rows
+        self.starts: Integers = np.append(0, np.flatnonzero(np.diff(keys)) + 1) if len(keys) else NOTHING
+        self.keys: list[int] = keys[self.starts].tolist()
+        bounds = [*self.starts.tolist(), len(keys)]
+        self.slices = [slice(*ends) for ends in pairwise(bounds)]
 
-
-def _order(keys: Integers) -> Integers:
-    low = int(keys.min())
-    narrow = int(keys.max()) - low < 65_536
-    return np.argsort((keys - low).astype(np.uint16) if narrow else keys, kind="stable")
+    def __iter__(self) -> Iterator[tuple[int, Integers]]:
+        return ((key, self.rows[here]) for key, here in zip(self.keys, self.slices, strict=True))

@@ -18,7 +18,7 @@ import numpy as np
 from ..arrays import NOTHING, Flags, Integers
 
 NEVER: Final = np.iinfo(np.int64).max
-_BEFORE: Final = np.iinfo(np.int64).min
+BEFORE: Final = np.iinfo(np.int64).min
 
 
 class Deliveries(NamedTuple):
@@ -50,7 +50,7 @@ def deliveries(clocks: Integers, sents: Integers, senders: Integers, seqs: Integ
     gaps = np.diff(clocks)
     later, awaited = clocks[1:], pending[1:]
     waited = np.minimum(gaps, later - np.where(awaited == NEVER, later, awaited))
-    floor = int(waited[awaited < NEVER].max(initial=_BEFORE)) if len(waited) else _BEFORE
+    floor = int(waited[awaited < NEVER].max(initial=BEFORE)) if len(waited) else BEFORE
     chosen = np.flatnonzero(gaps > floor)
     before = np.searchsorted(open_ones, chosen + 1)
     if len(chosen) > 1 and bool(np.all(np.diff(later[chosen]) >= 0)):
@@ -86,7 +86,7 @@ def longest(
         waits = sents.copy()
         waits[told] = accepts[piece.seqs[told] - 1]
         pending = np.append(np.minimum.accumulate(np.minimum(waits, least)[::-1])[::-1], least)
-        if piece.floor > _BEFORE:
+        if piece.floor > BEFORE:
             found.append(piece.floor)
         awaited = pending[piece.before]
         there = awaited < NEVER
