@@ -1,9 +1,9 @@
 """Metrics, and matched failures, of traces of any size, on Spark and here.
 
-What is computed is a ``Beside`` of verification (``lab.verify.beside``): tasks make partials of the rows that they have decoded for
-certificates, the shuffle that brings the certificates of a run together brings these too, and the figures are told where they meet. So
-a large trace is validated and measured, or verified and measured for a report, in one pass over its rows. The same functions take a
-DataFrame and give one.
+What is computed is a ``Beside`` of verification (``lab.verify.beside``): tasks make partials of the rows that they have
+decoded for certificates, the shuffle that brings the certificates of a run together brings these too, and the figures are
+told where they meet. So a large trace is validated and measured, or verified and measured for a report, in one pass over its
+rows. The same functions take a DataFrame and give one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a run cost and how long things took: one row of figures for each (run, group), from the trace alone.
 
-:func:`measure` is for tables of whole runs: it makes one partial of each run and tells its figures. Sweeps call it for every run,
-commands for traces of moderate size. The runs of large traces are measured by the same functions, from many partials (``frames``).
+:func:`measure` is for tables of whole runs: it makes one partial of each run and tells its figures. Sweeps call it for every
+run, commands for traces of moderate size. The runs of large traces are measured by the same functions, from many partials
+(``frames``).
 """
 
 from __future__ import annotations

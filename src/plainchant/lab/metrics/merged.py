@@ -1,11 +1,11 @@
 """The metrics of a run, from the partials of its pieces: the definition of every figure. ``docs/metrics.md`` has them for people.
 
-Counts and times are integers, a percentile interpolates between the two nearest values in integer arithmetic, and a ratio is one
-division of doubles.
+Counts and times are integers, a percentile interpolates between the two nearest values in integer arithmetic, and a ratio is
+one division of doubles.
 
-*Not recorded* is null, *none happened* is 0, and a trace does not say which it is when a kind of event is missing. So a kind is
-taken as recorded if the run has a row of it, if the ``start`` row says so (``"records": ["null", ...]`` in its ``detail``), or if
-the run's protocol is described so (``Description.recorded``).
+*Not recorded* is null, *none happened* is 0, and a trace does not say which it is when a kind of event is missing. So a kind
+is taken as recorded if the run has a row of it, if the ``start`` row says so (``"records": ["null", ...]`` in its
+``detail``), or if the run's protocol is described so (``Description.recorded``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from ...protocols import registry
 from ..arrays import NOTHING, Flags, Integers, look_up
 from . import realtime, standing
-from .partials import Closings, Numbers, Pair, Partial, Place, Row, Stability, Traffic
+from .partials import Closings, Numbers, Pair, Partial, Row, Stability, Traffic
 from .samples import Sample, spread
 from .schema import ratio, share_of_packets
 from .standing import NO_SENDS, Deliveries
@@ -34,7 +34,7 @@ _NO_TRAFFIC: Final = Traffic(0, 0, 0)
 _Noticed: TypeAlias = dict[tuple[str | None, str], list[int]]  # by group (None: any) and process: when others noticed
 
 
-class Incomplete(Exception):  # noqa: N818: not an error, the caller asks again
+class Incomplete(Exception):  # noqa: N818
     """Partials left out times of deliveries that turn out to be needed: they have to be made with ``everything``."""
 
 

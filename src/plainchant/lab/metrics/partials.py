@@ -1,14 +1,15 @@
 """One pass over rows: what a piece of a run adds to the run's metrics.
 
-A *partial* is made of the rows of one run in one unit (a row group, or a whole small table) and holds counts, sums and extremes for
-each group, process and sender, samples of times, the few rows that are looked at one by one, and, of each history, what is needed
-where it goes on in another piece. ``merged`` brings the partials of a run together and tells the figures. Partials are the same
-whatever else the unit holds, and a run gives the same figures however its rows were shared out, if each piece of a history has
-successive rows.
+A *partial* is made of the rows of one run in one unit (a row group, or a whole small table) and holds counts, sums and
+extremes for each group, process and sender, samples of times, the few rows that are looked at one by one, and, of each
+history, what is needed where it goes on in another piece. ``merged`` brings the partials of a run together and tells the
+figures. Partials are the same whatever else the unit holds, and a run gives the same figures however its rows were shared
+out, if each piece of a history has successive rows.
 
-Three things need two rows that stand anywhere: deliveries whose ``sent`` is null, and the ``accept`` of a process's own messages
-(compact arrays of these are always included), and deadlines and arrivals of messages. The times of all deliveries, which the last two
-need, are included where the piece shows that the run has deadlines or arrivals, or if ``everything`` is asked for.
+Three things need two rows that stand anywhere: deliveries whose ``sent`` is null, and the ``accept`` of a process's own
+messages (compact arrays of these are always included), and deadlines and arrivals of messages. The times of all deliveries,
+which the last two need, are included where the piece shows that the run has deadlines or arrivals, or if ``everything`` is
+asked for.
 """
 
 from __future__ import annotations
@@ -86,8 +87,7 @@ class Numbers(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class Partial:
-    """What the rows of a piece of a run say. Everything that is by :data:`Place` and has an order in it is a piece of the process's
-    history, as its :class:`Extent` is."""
+    """What the rows of a piece of a run say. What is by :data:`Place` or by process is about a piece of a history."""
 
     extents: dict[str, tuple[int, int, int]]  # by process: first index, last index, rows
     ends: dict[str, Ends]
@@ -316,7 +316,9 @@ class _Making:
         true_times = source.true_time.values[self._rows]
         if source.true_time.mask is not None:
             true_times = np.where(source.true_time.mask[self._rows], true_times, BEFORE)
-        latest = (np.maximum.reduceat(each, heads).tolist() for each in (source.time[self._rows], true_times, source.clock[self._rows]))
+        latest = (
+            np.maximum.reduceat(each, heads).tolist() for each in (source.time[self._rows], true_times, source.clock[self._rows])
+        )
         ends = (Ends(time, None if true == BEFORE else true, clock) for time, true, clock in zip(*latest, strict=True))
         return dict(zip(self._owners, ends, strict=True))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +64,7 @@ def rotations(clocks: Moments, is_turn: Flags) -> tuple[Turns, Integers]:
 def across(pieces: Sequence[Turns]) -> list[int]:
     """The ways round that begin in one piece of a history and end in the next."""
     found = []
-    for one, other in zip(pieces[:-1], pieces[1:], strict=True):
+    for one, other in pairwise(pieces):
         if one.last is not None and other.first is not None:
             known = one.last[1] is not None and other.first[1] is not None
             found.append((other.first[1] or 0) - (one.last[1] or 0) if known else other.first[0] - one.last[0])
@@ -115,8 +116,8 @@ def lateness(
     views: Mapping[str, Sequence[tuple[int, Sequence[str]]]],
     ends: Mapping[str, Ends],
 ) -> Lateness:
-    """What became of the messages with deadlines in ``send`` rows of a group, given its sends by sender, its deliveries by process and sender, the
-    views of each process (index and members), and when histories end."""
+    """What became of the messages with deadlines in ``send`` rows of a group, given its sends by sender, its deliveries by process
+    and sender, the views of each process (index and members), and when histories end."""
     values: list[Integers] = []
     missing = 0
     for sender, every in sends.items():

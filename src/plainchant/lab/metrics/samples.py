@@ -1,9 +1,10 @@
 """Many times of one kind, of which percentiles are told: exactly while they are few, rounded where they are many.
 
-A :class:`Sample` is made of the rows of a piece of a run and merged with those of the other pieces. Below ``EXACT_BELOW`` values
-percentiles are exact. From there on each value is rounded to ``BITS`` significant bits, which leaves a few thousand different ones
-however many there are. A value is rounded by itself, so the percentile does not depend on how rows were shared out among tasks,
-and it differs from the exact one by at most ``ERROR`` of a value. Counts, least and largest values are always exact.
+A :class:`Sample` is made of the rows of a piece of a run and merged with those of the other pieces. Below ``EXACT_BELOW``
+values percentiles are exact. From there on each value is rounded to ``BITS`` significant bits, which leaves a few thousand
+different ones however many there are. A value is rounded by itself, so the percentile does not depend on how rows were shared
+out among tasks, and it differs from the exact one by at most ``ERROR`` of a value. Counts, least and largest values are
+always exact.
 """
 
 from __future__ import annotations

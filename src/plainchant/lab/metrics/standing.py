@@ -1,11 +1,11 @@
 """Standstills by pieces: the longest time in which a member delivers nothing although a message waits for it.
 
-``lab.standstills`` has the definition. Of a member's deliveries in order, with their clocks c and the moments w since which their
-messages waited, delivery i ends a standstill of min(c[i] - c[i-1], c[i] - (the least w from i on)), and the longest is wanted. So a
-piece of a history can forget a delivery unless its distance from the one before exceeds the longest standstill that the piece
-shows by itself: whatever later deliveries waited for, no longer one can end there. For the others it depends on the least w from
-there on, which later pieces, accepts and sends tell; among those for which that is the same moment, one that is followed by a larger
-distance can be forgotten too.
+``lab.standstills`` has the definition. Of a member's deliveries in order, with their clocks c and the moments w since which
+their messages waited, delivery i ends a standstill of min(c[i] - c[i-1], c[i] - (the least w from i on)), and the longest is
+wanted. So a piece of a history can forget a delivery unless its distance from the one before exceeds the longest standstill
+that the piece shows by itself: whatever later deliveries waited for, no longer one can end there. For the others it depends
+on the least w from there on, which later pieces, accepts and sends tell; among those for which that is the same moment, one
+that is followed by a larger distance can be forgotten too.
 """
 
 from __future__ import annotations

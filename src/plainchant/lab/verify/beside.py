@@ -1,7 +1,8 @@
 """What is computed beside verification, of the rows that it has read: one pass over a trace serves both.
 
-Each unit of rows gives *partials*, one a run; those of a run are *settled* into a result once all of them are together. Verification
-carries both through its own tasks and its own shuffle. It also decides what is malformed, so that a result is only of use if nothing is.
+Each unit of rows gives *partials*, one a run; those of a run are *settled* into a result once all of them are together.
+Verification carries both through its own tasks and its own shuffle. It also decides what is malformed, so that a result is
+only of use if nothing is.
 """
 
 from __future__ import annotations

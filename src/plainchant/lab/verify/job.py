@@ -178,7 +178,9 @@ def compute(spark: SparkSession, plan: parts.Plan, beside: Beside, runs: Set[str
     """The results of some runs, from partials with everything in them and without verification."""
     pieces = plan.pieces_with_any(runs)
     made = tasks(spark, pieces, partial(_partials, beside, frozenset(runs)), CERTIFICATE_SQL)
-    settled = made.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, Options((), 0, beside=beside)), CERTIFICATE_SQL)
+    settled = made.repartition(_partitions(spark, plan.rows), "key").mapInArrow(
+        partial(_settle, Options((), 0, beside=beside)), CERTIFICATE_SQL
+    )
     total = Sum()
     _collect(settled, total)
     return total.beside
