@@ -34,7 +34,7 @@ _NO_TRAFFIC: Final = Traffic(0, 0, 0)
 _Noticed: TypeAlias = dict[tuple[str | None, str], list[int]]  # by group (None: any) and process: when others noticed
 
 
-class Incomplete(Exception):  # noqa: N818
+class Incomplete(Exception):
     """Partials left out times of deliveries that turn out to be needed: they have to be made with ``everything``."""
 
 
@@ -71,7 +71,7 @@ class Merged:
     def __init__(self, run: str, partials: Sequence[Partial]) -> None:
         self.run = run
         self._parts = partials
-        self._story = sorted((row for part in partials for row in part.story), key=lambda row: (row.process, row.index))
+        self._story = sorted((row for part in partials for row in part.story), key=lambda row: (row.process, row.place))
         self._kinds = _added(part.kinds for part in partials)
         self.groups = sorted({group for group, _ in self._kinds if group is not None})
         self._of_kind: dict[str, list[Row]] = defaultdict(list)
@@ -436,7 +436,7 @@ class Merged:
             return realtime.Lateness(own, 0)
         views: dict[str, list[tuple[int, Sequence[str]]]] = defaultdict(list)
         for row in self._rows(group, "view"):
-            views[row.process].append((row.index, row.members or ()))
+            views[row.process].append((row.place, row.members or ()))
         sends = {sender: _sends(each) for sender, each in dues.items()}
         found = realtime.lateness(sends, self._received(group), views, self._ends())
         return realtime.Lateness([*own, *found.values], found.missing)
@@ -466,9 +466,9 @@ class _Sent:
 
     @cached_property
     def _columns(self) -> tuple[Integers, Integers, Integers]:
-        senders = [np.full(len(numbers.seq), sender, np.int64) for sender, numbers in self._every]
-        numbers = (np.concatenate([NOTHING, *columns]) for columns in zip(*(each for _, each in self._every), strict=True))
-        return (np.concatenate(senders), *numbers) if senders else (NOTHING, NOTHING, NOTHING)
+        senders = np.concatenate([NOTHING, *(np.full(len(numbers.seq), sender) for sender, numbers in self._every)])
+        seq, clock = (np.concatenate([NOTHING, *(numbers[at] for _, numbers in self._every)]) for at in (0, 1))
+        return senders, seq, clock
 
     def at(self, senders: Integers, seqs: Integers) -> tuple[Integers, Flags]:
         of, numbers, clocks = self._columns
@@ -487,9 +487,9 @@ def _sends(pieces: Sequence[realtime.Sends]) -> realtime.Sends:
     if len(pieces) == 1:
         return pieces[0]
     *columns, moments = zip(*pieces, strict=True)
-    index, seq, due = (np.concatenate(column) for column in columns)
-    order = np.argsort(index, kind="stable")
-    return realtime.Sends(index[order], seq[order], due[order], _moments(moments).at(order))
+    place, seq, due = (np.concatenate(column) for column in columns)
+    order = np.argsort(place, kind="stable")
+    return realtime.Sends(place[order], seq[order], due[order], _moments(moments).at(order))
 
 
 def _moments(pieces: Sequence[realtime.Moments]) -> realtime.Moments:

@@ -42,7 +42,7 @@ class Row(NamedTuple):
     """A row of the story."""
 
     process: str
-    index: int
+    place: int  # its index
     kind: str
     group: str | None
     clock: int
@@ -128,9 +128,13 @@ class Partial:
 
     def shipped(self) -> Partial:
         """The same in fewer bytes."""
-        tables = ("latencies", "took", "rotations", "lateness")
-        less = {name: {key: each.shipped() for key, each in getattr(self, name).items()} for name in tables}
-        return dataclasses.replace(self, **less)
+        return dataclasses.replace(
+            self,
+            latencies={key: each.shipped() for key, each in self.latencies.items()},
+            took={key: each.shipped() for key, each in self.took.items()},
+            rotations={key: each.shipped() for key, each in self.rotations.items()},
+            lateness={key: each.shipped() for key, each in self.lateness.items()},
+        )
 
 
 class _Column(NamedTuple):
@@ -404,7 +408,7 @@ class _Making:
             group, view = int(source.group[row]), source.rows.has_view
             yield Row(
                 process=source.processes[source.process[row]],
-                index=int(source.rows.index[row]),
+                place=int(source.rows.index[row]),
                 kind=source.kinds[source.kind[row]],
                 group=source.groups[group] if group >= 0 else None,
                 clock=int(source.clock[row]),

@@ -74,7 +74,7 @@ def across(pieces: Sequence[Turns]) -> list[int]:
 class Sends(NamedTuple):
     """Sends with deadlines of one sender in a group, in order."""
 
-    index: Integers
+    place: Integers  # indices
     seq: Integers
     due: Integers
     moments: Moments
@@ -116,13 +116,13 @@ def lateness(
     views: Mapping[str, Sequence[tuple[int, Sequence[str]]]],
     ends: Mapping[str, Ends],
 ) -> Lateness:
-    """What became of the messages with deadlines in ``send`` rows of a group, given its sends by sender, its deliveries by process
+    """What became of messages with deadlines in ``send`` rows of a group, given its sends by sender, its deliveries by process
     and sender, the views of each process (index and members), and when histories end."""
     values: list[Integers] = []
     missing = 0
     for sender, every in sends.items():
         firsts = np.unique(every.seq, return_index=True)[1]  # the first of a number, and in their order
-        mine = Sends(every.index[firsts], every.seq[firsts], every.due[firsts], every.moments.at(firsts))
+        mine = Sends(every.place[firsts], every.seq[firsts], every.due[firsts], every.moments.at(firsts))
         theirs = {process: each for (process, of), each in received.items() if of == sender}
         values += [_since_deadline(mine, each) for each in theirs.values()]
         missing += _missing(mine, theirs, views.get(sender, ()), ends)
@@ -135,7 +135,8 @@ def _since_deadline(sends: Sends, received: Received) -> Integers:
     found = places < len(sends.seq)
     found[found] = sends.seq[places[found]] == received.seq[wanted[found]]
     sent = places[found]
-    return between(sends.moments.at(sent), received.moments.at(wanted[found])) - (sends.due[sent] - sends.moments.time[sent])
+    took = between(sends.moments.at(sent), received.moments.at(wanted[found]))
+    return took - (sends.due[sent] - sends.moments.time[sent])
 
 
 def _missing(
@@ -145,7 +146,7 @@ def _missing(
     ends: Mapping[str, Ends],
 ) -> int:
     """Members of the views in which a process sent that had a row at the deadline or later and never delivered."""
-    segment = np.searchsorted(np.array([index for index, _ in views], np.int64), sends.index, side="left") - 1
+    segment = np.searchsorted(np.array([index for index, _ in views], np.int64), sends.place, side="left") - 1
     count = 0
     for place in np.unique(segment[segment >= 0]).tolist():
         sent = np.flatnonzero(segment == place)

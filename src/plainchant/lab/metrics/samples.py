@@ -135,7 +135,7 @@ def to_bytes(value: object) -> bytes:
 from_bytes: Final = pickle.loads
 
 _LEAST_PACKED: Final = 16
-_TYPES: Final = tuple(map(np.dtype, (np.int8, np.int16, np.int32, np.int64)))
+_NARROW: Final[tuple[type[np.signedinteger[Any]], ...]] = (np.int8, np.int16, np.int32)
 
 
 class _Pickler(pickle.Pickler):
@@ -146,8 +146,10 @@ class _Pickler(pickle.Pickler):
         low, high = int(steps.min()), int(steps.max())
         if low == high:
             return _evenly, (int(value[0]), low, len(value))
-        kind = next(kind for kind in _TYPES if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
-        return (_unpacked, (int(value[0]), steps.astype(kind))) if kind != np.int64 else NotImplemented
+        for narrow in _NARROW:
+            if np.iinfo(narrow).min <= low and high <= np.iinfo(narrow).max:
+                return _unpacked, (int(value[0]), steps.astype(narrow))
+        return NotImplemented
 
 
 def _evenly(first: int, step: int, count: int) -> Integers:

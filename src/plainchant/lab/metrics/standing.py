@@ -59,11 +59,9 @@ def deliveries(clocks: Integers, sents: Integers, senders: Integers, seqs: Integ
         heights = ((before[-1] - before) * len(chosen) + ranks)[::-1]
         is_higher = np.append(True, heights[1:] > np.maximum.accumulate(heights)[:-1])
         chosen, before = chosen[is_higher[::-1]], before[is_higher[::-1]]
-    return Deliveries(
-        *(int(clocks[0]), int(clocks[-1]), int(clocks.max()), floor, int(pending[0])),
-        *(later[chosen], gaps[chosen], before),
-        *(senders[open_ones], seqs[open_ones], sents[open_ones], own[open_ones], clocks[open_ones]),
-    )
+    ends = int(clocks[0]), int(clocks[-1]), int(clocks.max()), floor, int(pending[0])
+    open_columns = senders[open_ones], seqs[open_ones], sents[open_ones]
+    return Deliveries(*ends, later[chosen], gaps[chosen], before, *open_columns, own[open_ones], clocks[open_ones])
 
 
 def longest(

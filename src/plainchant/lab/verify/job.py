@@ -565,8 +565,8 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
         for row in batch.filter(pc.equal(batch.column("kind"), "partial")).to_pylist():
             partials.setdefault(row["key"], []).append(pickle.loads(row["value"]))
     total = Sum()
-    for run in sorted(partials) if options.beside is not None else ():
-        total.beside[run] = options.beside.settled(run, partials.pop(run))
+    if options.beside is not None:
+        total.beside |= {run: options.beside.settled(run, mine) for run, mine in partials.items()}
     for run in sorted(slices):
         found = judge_alone(run, slices.pop(run), options.properties, options.most, narrow_from=options.large_rows)
         found.tell_misplaced(options.large_rows)
