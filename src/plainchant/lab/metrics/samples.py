@@ -80,7 +80,7 @@ def rounded(values: Integers) -> Integers:
     [7, 1023, 100032, 100032, -5001216]
     """
     size = np.abs(values)
-    shift = np.maximum(np.frexp(size.astype(np.float64))[1].astype(np.int64) - BITS, 0)
+    shift = np.frexp((size >> BITS).astype(np.float64))[1].astype(np.int64)  # the bits beyond the first ones
     middle = (size >> shift << shift) + (np.left_shift(1, shift) >> 1)
     return np.where(values < 0, -middle, middle)
 
