@@ -1,4 +1,4 @@
-"""Partials of pieces of runs give, merged, the figures of whole runs; percentiles of very many values are as near as is stated."""
+"""Merged partials give the figures of whole runs; percentiles of very many values are as near as is stated."""
 
 from __future__ import annotations
 
