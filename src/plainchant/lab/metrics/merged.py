@@ -125,6 +125,10 @@ class Merged:
                 **memory,
             }
 
+    @cached_property
+    def _protocols(self) -> Mapping[Any, registry.Description]:
+        return registry.protocols()
+
     def _count(self, group: str | None, kind: str) -> int:
         return self._kinds.get((group, kind), 0)
 
@@ -145,7 +149,7 @@ class Merged:
 
     def _recorded(self) -> set[str]:
         found = {kind for _, kind in self._kinds}
-        known = registry.protocols()
+        known = self._protocols
         for row in self._of_kind["start"]:
             found |= set(row.detail.records or ())
             if row.detail.protocol in known:
@@ -411,7 +415,7 @@ class Merged:
     def _memory(self) -> dict[str, Any]:
         """Timing faults and crashed modules of the run; empty if it is not on shared memory and has none of them."""
         modules = {module for part in self._parts for module in part.modules}
-        known = registry.protocols()
+        known = self._protocols
         protocols = {row.detail.protocol for row in self._of_kind["start"]}
         has_memory = any(known[name].placement.memory is not None for name in protocols if name in known)
         if not modules and not has_memory and not any(part.has_late for part in self._parts):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -182,6 +183,13 @@ class Source:
         if code not in self._decoded:
             self._decoded[code] = decode(self._details.values[code])
         return self._decoded[code]
+
+    @cached_property
+    def members(self) -> dict[int, tuple[str, ...]]:
+        """Of the unit's views, by row."""
+        views = np.flatnonzero(self.rows.kind.equals("view"))
+        lists = self.rows.rows(views).column("members").to_pylist() if len(views) else []
+        return {row: tuple(names or ()) for row, names in zip(views.tolist(), lists, strict=True)}
 
     def details(self, rows: Integers) -> tuple[list[Detail], Integers]:
         """The different details of some rows, and which of them each row has."""
@@ -401,9 +409,6 @@ class _Making:
 
     def _told(self, rows: Integers) -> Iterator[Row]:
         source = self.source
-        views = rows[source.kind[rows] == (source.kinds.index("view") if "view" in source.kinds else -1)]
-        lists = source.rows.rows(views).column("members").to_pylist() if len(views) else []
-        members = dict(zip(views.tolist(), lists, strict=True))
         for row in rows.tolist():
             group, view = int(source.group[row]), source.rows.has_view
             yield Row(
@@ -413,7 +418,7 @@ class _Making:
                 group=source.groups[group] if group >= 0 else None,
                 clock=int(source.clock[row]),
                 view=int(source.rows.view[row]) if view is None or view[row] else None,
-                members=tuple(members[row] or ()) if row in members else None,
+                members=source.members.get(row),
                 detail=source.detail(row),
             )
 

@@ -124,9 +124,10 @@ class Subject:
     def metrics_of(self, run: str) -> list[dict[str, Any]]:
         """A run's metrics, group by group; none if it is too large to be measured here and was not measured before."""
         if self.measured is not None:
-            return self.measured.filter(pc.equal(self.measured.column("run"), run)).to_pylist()
+            mine = self.measured.filter(pc.equal(self.measured.column("run"), run))
+            return mine.to_pylist()  # type: ignore[no-any-return]
         whole = self.rows.whole(run) if self.rows is not None else None
-        return measure(whole).to_pylist() if whole is not None else []  # type: ignore[no-any-return]
+        return measure(whole).to_pylist() if whole is not None else []
 
     @property
     def count(self) -> int:
