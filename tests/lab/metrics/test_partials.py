@@ -217,7 +217,9 @@ def test_what_pieces_left_out_is_asked_for_again(tmp_path: Path, spark: SparkSes
     results: dict[str, bytes] = {}
     verify(spark, [str(tmp_path)], [], chunk_rows=8, least_rows=8, beside=MetricsOfRuns(), results=results)
     assert_same(MetricsOfRuns().table(results), measure(read(str(tmp_path)).table))
-    assert MetricsOfRuns().table(results).column("due").to_pylist() == [7]
+    assert MetricsOfRuns().table(results).column("due").to_pylist() == [7 + 6], "what p owed itself when its history ended too"
+    apart = [pq.read_table(tmp_path / f"{process}.parquet").select(COLUMNS) for process in "pq"]
+    assert MetricsOfRuns().settled("r", partials(apart, everything=False)["r"]) == AGAIN
 
 
 @pytest.mark.parametrize("defect", ["a file that is there twice", "a gap", "an index that stands twice"])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from ...core.model import UsageError
 from ...trace import MalformedTrace
 from ..errors import LabError
-from ..properties import Verification
 from ..verify import is_small, verify, verify_here
 from .frames import DetectionsOfRuns, Figures, MetricsOfRuns
 from .schema import METRICS
@@ -66,7 +65,7 @@ def _of_paths(
     return pa.concat_tables(found_in).sort_by(order)
 
 
-def _measured(verifying: Callable[..., Verification], path: str, figures: type[Figures], run: str | None) -> pa.Table:
+def _measured(verifying: Callable[..., Any], path: str, figures: type[Figures], run: str | None) -> pa.Table:
     """The figures of a path, which is validated in the same pass: verified for no property."""
     beside, results = figures(run), dict[str, bytes]()
     if malformed := verifying([path], [], beside=beside, results=results).malformed:
