@@ -125,7 +125,9 @@ def test_the_longest_standstill_is_that_of_the_stories() -> None:
 
 def replaced(part: Partial, **tables: Callable[[Any], Any]) -> Partial:
     """A partial in which each entry of some tables is another."""
-    changed = {name: {key: change(each) for key, each in getattr(part, name).items()} for name, change in tables.items()}
+    changed: dict[str, Any] = {
+        name: {key: change(each) for key, each in getattr(part, name).items()} for name, change in tables.items()
+    }
     return dataclasses.replace(part, **changed)
 
 
@@ -200,18 +202,19 @@ def test_every_layout_has_the_same_figures_in_both_engines(
         here, there = dict[str, bytes](), dict[str, bytes]()
         assert not verify_here([path], [], beside=beside, results=here).malformed
         assert_same(beside.table(here), wanted)
-        small = {"chunk_rows": 900, "least_rows": 900, "large_rows": 2_000}
-        assert not verify(spark, [path], [], **small, beside=beside, results=there).malformed
+        small = partial(verify, spark, chunk_rows=900, least_rows=900, large_rows=2_000)
+        assert not small([path], [], beside=beside, results=there).malformed
         assert_same(beside.table(there), wanted)
 
 
 def test_what_pieces_left_out_is_asked_for_again(tmp_path: Path, spark: SparkSession) -> None:
     """One process sends with deadlines and delivers nothing, and the others' rows, which have none, are in other files."""
-    start = {"kind": "start", "group": None}
-    view = {"kind": "view", "group": "g", "view": 1, "members": ["p", "q"]}
+    start: dict[str, Any] = {"kind": "start", "group": None}
+    view: dict[str, Any] = {"kind": "view", "group": "g", "view": 1, "members": ["p", "q"]}
     sends = [{"kind": "send", "group": "g", "view": 1, "sender": "p", "seq": seq, "deadline": 10 * seq} for seq in range(1, 9)]
     delivers = [{"kind": "deliver", "group": "g", "view": 1, "sender": "p", "seq": seq} for seq in range(1, 8)]
-    for process, events in (("p", [start, view, *sends]), ("q", [start, view, *delivers])):
+    for process, messages in (("p", sends), ("q", delivers)):
+        events: list[dict[str, Any]] = [start, view, *messages]
         rows = [{"run": "r", "process": process, "index": at, "time": 7 * at, **row} for at, row in enumerate(events)]
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), tmp_path / f"{process}.parquet")
     results: dict[str, bytes] = {}

@@ -1,7 +1,7 @@
 """Figures about runs: counts, delays and costs, failures that were detected, and how groups recover.
 
-``partials`` reads pieces of runs once, ``merged`` defines the metrics from a run's partials (``realtime`` those about deadlines,
-``standing`` those about waiting members, ``samples`` percentiles); ``measures`` does both for a table of whole runs, ``frames`` for
+``partials`` reads pieces of runs once, ``merged`` defines the metrics from a run's partials (``realtime`` those of deadlines,
+``standing`` those of waiting members, ``samples`` percentiles); ``measures`` does both for a table of whole runs, ``frames`` for
 traces of any size beside their verification, ``paths`` chooses between this process and Spark. ``detections`` matches failures
 with how they were noticed, ``recovery`` describes a group after a failure.
 """
