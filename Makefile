@@ -29,7 +29,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types unit-test docs-test sweep chaos bench-sim bench-groups bench-verify bench-sweep fuzz bench-live bench-nodes pins clean
+.PHONY: help setup demo test lint types unit-test docs-test sweep chaos bench-sim bench-groups bench-verify bench-metrics bench-sweep fuzz bench-live bench-nodes pins clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ bench-groups: $(STAMP)  ## many overlapping groups in the simulator
 
 bench-verify: $(STAMP)  ## verification beside DuckDB (some minutes, 2 GB of disk)
 	$(BIN)/plainchant bench verify
+
+bench-metrics: $(STAMP)  ## metrics of large traces beside DuckDB
+	$(BIN)/plainchant bench metrics
 
 bench-sweep: $(STAMP)  ## sweeps beside a process pool
 	$(BIN)/plainchant bench sweep

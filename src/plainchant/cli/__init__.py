@@ -71,6 +71,7 @@ _BENCHMARKS: Final = {
     "sim": "Measure the simulator beside SimPy.",
     "groups": "Measure many overlapping groups in the simulator (newtop).",
     "verify": "Measure verification beside DuckDB.",
+    "metrics": "Measure the metrics of large traces beside DuckDB.",
     "sweep": "Measure sweeps beside a plain pool of processes.",
     "live": "Measure live groups beside raw UDP and other systems.",
     "nodes": "Measure two nodes of four processes (dedos) beside a flat group over UDP.",

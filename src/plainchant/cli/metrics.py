@@ -119,7 +119,7 @@ def metrics(
     There is a row for each run and group. A few are printed whole; of many, the median and the spread over all of them.
     What every metric means is in docs/metrics.md; what the trace does not tell is "not recorded", which is not 0.
 
-    A sweep has been measured already. Traces of up to 500,000 rows are measured in this process; larger ones, or all if an
+    A sweep has been measured already. Traces of up to 2,000,000 rows are measured in this process; larger ones, or all if an
     option is about Spark, on Spark. Both say the same.
 
     Examples:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from plainchant.lab.metrics.detections import COLUMNS, DETECTIONS, match
+from plainchant.lab.metrics.detections import DETECTIONS, match
 from plainchant.trace import SCHEMA
 
 if TYPE_CHECKING:
@@ -147,11 +147,11 @@ def random_trace(random: Random, run: str) -> pa.Table:
 
 
 def test_spark_gives_the_same(spark: SparkSession) -> None:
-    from plainchant.lab.metrics.frames import DETECTIONS_OF_RUNS
+    from plainchant.lab.metrics.frames import DetectionsOfRuns
 
     random = Random("detections")
     made = pa.concat_tables([random_trace(random, f"r{number:03}") for number in range(150)]).combine_chunks()
     wanted = match(made)
     for name in DETECTIONS.names[1:]:
         assert any(wanted.column(name).to_pylist()), f"no random trace has {name}"
-    assert DETECTIONS_OF_RUNS.of_frame(spark.createDataFrame(made.select(list(COLUMNS)))).to_pylist() == wanted.to_pylist()
+    assert DetectionsOfRuns().of_frame(spark.createDataFrame(made)).to_pylist() == wanted.to_pylist()

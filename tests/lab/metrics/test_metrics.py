@@ -555,7 +555,7 @@ def assert_same(measured: pa.Table, wanted: pa.Table) -> None:
 
 def test_spark_gives_the_same_for_simulated_and_random_traces(spark: SparkSession) -> None:
     """In one frame: what Spark spends is for the plan, hardly for the rows."""
-    from plainchant.lab.metrics.frames import METRICS_OF_RUNS
+    from plainchant.lab.metrics.frames import MetricsOfRuns
 
     random = Random(14)
     made = pa.concat_tables([random_trace(random, f"r{number:03}") for number in range(160)])
@@ -565,4 +565,4 @@ def test_spark_gives_the_same_for_simulated_and_random_traces(spark: SparkSessio
     names = ("first-steps", "sequencer-crash", "slow-member", "join-and-leave")
     # Spark stops reading an Arrow table at its first empty chunk.
     trace = pa.concat_tables([*map(simulated, names), made]).combine_chunks()
-    assert_same(METRICS_OF_RUNS.of_frame(spark.createDataFrame(trace.select(COLUMNS))), measure(trace))
+    assert_same(MetricsOfRuns().of_frame(spark.createDataFrame(trace.select(COLUMNS))), measure(trace))

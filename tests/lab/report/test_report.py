@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import nullcontext
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +30,9 @@ from plainchant.trace import MalformedTrace, TraceBuffer
 from tests.trace.build import trace
 
 from ..verify.test_deadlines import ring_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -468,3 +473,20 @@ def test_the_longest_standstill_of_each_member_is_told_with_what_it_waited_for(t
     assert text.index("571") < text.index("1 ns")  # b before a
     calm = read_page(page(subject_at(written(trace({"a": "view 1 a time=0 | end time=9"}), tmp_path / "calm"), most=5))).text
     assert "Standstills" not in calm
+
+
+def test_a_trace_too_large_to_be_read_whole_has_metrics_from_the_pass_that_verified_it(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ring_run(30)
+    pq.write_table(table, tmp_path / "ring.parquet", row_group_size=100)
+    monkeypatch.setattr(source, "WHOLE_RUN_MAX", 10)
+    large = subject_at(str(tmp_path / "ring.parquet"), most=3, spark=lambda: nullcontext(spark), here_up_to=10)
+    assert large.measured is not None
+    assert large.measured.to_pylist() == measure(table).to_pylist()
+    text = read_page(page(large)).text
+    assert "In numbers, by group." in text
+    assert "Real time" in text
+    here = subject_at(str(tmp_path / "ring.parquet"), most=3)
+    assert here.measured is None
+    assert "In numbers, by group." not in read_page(page(here)).text

@@ -57,9 +57,8 @@ master, trace = sys.argv[1:]
 here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
 spark = SparkSession.builder.master(master).config(map=here).getOrCreate()
 
-from plainchant.lab.metrics.frames import METRICS_OF_RUNS
+from plainchant.lab.metrics.frames import MetricsOfRuns
 from plainchant.lab.verify import verify
-from plainchant.lab.verify.parts import plan
 
 def jobs():
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
@@ -68,8 +67,11 @@ found = verify(spark, [trace])
 before = jobs()
 again = verify(spark, [trace])
 needed = jobs() - before
-measured = METRICS_OF_RUNS.of_chunks(spark, plan([trace], 1).chunks)
-print(json.dumps([found.verdict, again == found, measured.num_rows, needed]))
+results = {}
+before = jobs()
+beside = verify(spark, [trace], beside=MetricsOfRuns(), results=results)
+needed = max(needed, jobs() - before)
+print(json.dumps([found.verdict, again == found == beside, MetricsOfRuns().table(results).num_rows, needed]))
 spark.stop()
 """
 
@@ -100,7 +102,7 @@ def test_a_users_own_session_gets_the_code_and_few_jobs(standalone: Cluster, tmp
     verdict, is_same, measured, jobs = json.loads(done.stdout)
     assert (verdict, is_same) == ("holds", True)
     assert measured >= 2
-    assert jobs == 1, "the verification itself: how many tasks run at once is known without a job"
+    assert jobs == 1, "the verification itself, with and without metrics: how many tasks run at once is known without a job"
 
 
 DYNAMIC = """

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -17,7 +17,7 @@ from plainchant.cli.options import JsonOption
 from plainchant.cli.spark import MasterOption, RemoteOption
 
 if TYPE_CHECKING:
-    from ..lab.verify import Figures
+    from ..lab.verify import Figures, Row
 
 SIZES: Final = (1_000_000, 10_000_000, 50_000_000)
 QUICK: Final = (10_000, 100_000, 500_000)
@@ -58,8 +58,8 @@ def bench_verify(
 
     require_peer()
     sizes = events or list(QUICK if quick else SIZES)
-    with _place(directory) as place:
-        figures = measure(sizes, place, rounds=rounds, master=master, remote=remote, progress=_teller(as_json))
+    with place_for_traces(directory) as place:
+        figures = measure(sizes, place, rounds=rounds, master=master, remote=remote, progress=teller(as_json))
     if as_json:
         print(json.dumps(figures.to_json()))
     else:
@@ -67,7 +67,7 @@ def bench_verify(
 
 
 @contextlib.contextmanager
-def _place(directory: Path | None) -> Iterator[Path]:
+def place_for_traces(directory: Path | None) -> Iterator[Path]:
     """Where the traces are made."""
     if directory is not None:
         yield directory
@@ -76,23 +76,27 @@ def _place(directory: Path | None) -> Iterator[Path]:
             yield Path(made)
 
 
-def _teller(quiet: bool) -> Callable[[str], None]:
+def teller(quiet: bool) -> Callable[[str], None]:
     """Says what is being done, to people only."""
     if quiet or not sys.stderr.isatty():
         return lambda what: None
     return lambda what: typer.echo(f"measuring: {what}", err=True)
 
 
-def _show(figures: Figures) -> None:
+def show_rows(rows: Sequence[Row]) -> None:
     table = plain_table("events", "members", "runs", "seconds", "events/s", "of DuckDB's time", "peak MB")
-    for row in figures.rows:
+    for row in rows:
         peak = "unknown" if row.peak_mb is None else f"{row.peak_mb:,}"
         table.add_row(
             *(f"{row.events:,}", f"{row.members}", f"{row.runs:,}", f"{row.seconds:.2f}", f"{row.events_per_s:,}"),
             *(f"{row.ratio_to_duckdb:.2f}", peak),
         )
+    output().print(table)
+
+
+def _show(figures: Figures) -> None:
+    show_rows(figures.rows)
     console = output()
-    console.print(table)
     console.print(f"Spark was ready after {figures.session_seconds:.1f} s.")
     for target in figures.targets:
         verdict = {True: "met", False: "missed", None: "not measured"}[target.met]

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -118,17 +119,19 @@ def measure(
     shapes = _shapes(sizes)
     paths = {}
     for shape in [*(shape for _, shape in shapes), Shape(SHELL_EVENTS)]:
-        progress(f"making a trace of {_said(shape)}")
+        progress(f"making a trace of {said(shape)}")
         paths[shape] = apart(make, directory, shape)
     progress(f"a trace of {SHELL_EVENTS:,} events from the shell")
     shell = min(from_shell(paths[Shape(SHELL_EVENTS)], master=master, remote=remote) for _ in range(rounds))
-    with _peer() as peer, _timed_session(master, remote) as (spark, session_seconds):
+    with peer_process() as peer, timed_session(master, remote) as (spark, session_seconds):
         progress("warming up")
         verify_once(spark, paths[Shape(SHELL_EVENTS)])
         rows = []
         for name, shape in shapes:
-            progress(f"verifying {_said(shape)}")
-            rows.append(_measure(spark, peer, name, shape, paths[shape], rounds))
+            progress(f"verifying {said(shape)}")
+            path = paths[shape]
+            turns = partial(peer.seconds, path), partial(verify_once, spark, path)
+            rows.append(best_of(peer, name, shape, rounds, *turns))
     return Figures(tuple(rows), round(shell, 3), round(session_seconds, 3), tuple(targets(rows, shell)))
 
 
@@ -199,12 +202,13 @@ def _compared(sizes: Sequence[int]) -> int:
     return ordered[len(ordered) // 2]
 
 
-def _measure(spark: SparkSession, peer: _Peer, name: str, shape: Shape, path: Path, rounds: int) -> Row:
+def best_of(peer: Peer, name: str, shape: Shape, rounds: int, ask: Callable[[], float], do: Callable[[], float]) -> Row:
+    """The best of some rounds, in which the peer is asked and we do the same, in turns; both tell their seconds."""
     ours, theirs, peaks = [], [], []
     for _ in range(rounds):
-        theirs.append(peer.seconds(path))
+        theirs.append(ask())
         with Peak(without=[peer.pid]) as peak:
-            ours.append(verify_once(spark, path))
+            ours.append(do())
         peaks.append(peak.bytes)
     best, best_peer = min(ours), min(theirs)
     taken = [peak for peak in peaks if peak is not None]
@@ -222,7 +226,7 @@ def _measure(spark: SparkSession, peer: _Peer, name: str, shape: Shape, path: Pa
 
 
 @contextmanager
-def _timed_session(master: str | None, remote: str | None) -> Iterator[tuple[SparkSession, float]]:
+def timed_session(master: str | None, remote: str | None) -> Iterator[tuple[SparkSession, float]]:
     from plainchant.lab.session import session
 
     began = time.perf_counter()
@@ -236,7 +240,7 @@ def apart(work: Callable[..., Path], *args: Any) -> Path:
         return pool.apply(work, args)
 
 
-class _Peer:
+class Peer:
     """DuckDB in a process of its own."""
 
     def __init__(self, connection: Connection, pid: int) -> None:
@@ -244,19 +248,23 @@ class _Peer:
         self.pid = pid
 
     def seconds(self, path: Path) -> float:
-        """How long the peer's query takes on a trace."""
-        self._connection.send(str(path))
+        """How long the peer takes for the question that verification cannot do without."""
+        return self.answer(path, _QUERY)[0]
+
+    def answer(self, path: Path, query: str) -> tuple[float, list[dict[str, Any]]]:
+        """How long a query takes on the files of a trace, and what it gives."""
+        self._connection.send((query, str(path)))
         try:
             answer = self._connection.recv()
         except EOFError:
             raise LabError("DuckDB's process died, probably for want of memory; measure fewer events with --events") from None
         if isinstance(answer, str):
             raise LabError(f"DuckDB cannot answer: {answer}; measure fewer events with --events, or make room")
-        return float(answer)
+        return float(answer[0]), list(answer[1])
 
 
 @contextmanager
-def _peer() -> Iterator[_Peer]:
+def peer_process() -> Iterator[Peer]:
     require_peer()
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
@@ -265,7 +273,7 @@ def _peer() -> Iterator[_Peer]:
     there.close()
     try:
         assert process.pid is not None
-        yield _Peer(here, process.pid)
+        yield Peer(here, process.pid)
     finally:
         here.close()
         process.join(timeout=10)
@@ -281,27 +289,29 @@ def require_peer() -> None:
 
 
 def _serve(connection: Connection) -> None:
-    """Answers each path with the seconds of the query, or a sentence, until nobody asks any more."""
+    """Answers each query of a path with its seconds and its rows, or a sentence, until no more comes."""
     import duckdb
 
     database = duckdb.connect(config={"threads": PEER_THREADS})
     while True:
         try:
-            path = connection.recv()
+            query, path = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(_ask(database, path))
+            connection.send(_ask(database, query, path))
         except duckdb.Error as error:
             connection.send(str(error).splitlines()[0])
 
 
-def _ask(database: Any, path: str) -> float:
+def _ask(database: Any, query: str, path: str) -> tuple[float, list[dict[str, Any]]]:
     began = time.perf_counter()
-    database.execute(_QUERY, [f"{path}/*.parquet"]).fetchall()
-    return time.perf_counter() - began
+    answer = database.execute(query, [f"{path}/*.parquet"])
+    names = [column[0] for column in answer.description]
+    rows = [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+    return time.perf_counter() - began, rows
 
 
-def _said(shape: Shape) -> str:
+def said(shape: Shape) -> str:
     runs = "one run" if shape.runs == 1 else f"{shape.runs:,} runs"
     return f"{shape.events:,} events, {shape.members} members, {runs}"

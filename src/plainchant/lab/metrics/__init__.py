@@ -1,8 +1,9 @@
 """Figures about runs: counts, delays and costs, failures that were detected, and how groups recover.
 
-``measures`` defines the metrics on a table of whole runs (``realtime`` those about deadlines, ``lab.standstills`` those about
-waiting members), ``detections`` matches failures with how they were noticed; ``frames`` computes both on Spark, ``paths``
-chooses between this process and Spark. ``recovery`` describes a group after a failure.
+``partials`` reads pieces of runs once, ``merged`` defines the metrics from a run's partials (``realtime`` those of deadlines,
+``standing`` those of waiting members, ``samples`` percentiles); ``measures`` does both for a table of whole runs, ``frames`` for
+traces of any size beside their verification, ``paths`` chooses between this process and Spark. ``detections`` matches failures
+with how they were noticed, ``recovery`` describes a group after a failure.
 """
 
 from __future__ import annotations

@@ -40,11 +40,6 @@ _FOR_EVER: Final = 2**63 - 1
 KINDS: Final = ("fault", "crash", "view", "leave", "retransmit")  # kinds of rows that are read here
 
 
-def needed(table: pa.Table) -> pa.Table:
-    """The rows that :func:`match` reads, and the first row of every process, so that it knows all runs."""
-    return table.filter(pc.or_(pc.is_in(table.column("kind"), pa.array(KINDS)), pc.equal(table.column("index"), 0)))
-
-
 def match(table: pa.Table) -> pa.Table:
     """The counts of every run of a table of whole runs, in the schema ``DETECTIONS``, ordered by run.
 

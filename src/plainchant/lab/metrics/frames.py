@@ -1,94 +1,150 @@
-"""Metrics, and matched failures, of traces of any size, on Spark.
+"""Metrics, and matched failures, of traces of any size, on Spark and here.
 
-Tasks read chunks of row groups (``verify.parts``) and pack the rows of each run as Arrow bytes, with strings as dictionaries. One
-shuffle brings the rows of a run together, and the function that measures a small trace measures it. Only addresses that Arrow
-cannot open go through Spark's own reader, which takes several times as long.
-
-A task holds the rows of its runs: about a hundred bytes for each event.
+What is computed is a ``Beside`` of verification (``lab.verify.beside``): tasks make partials of the rows that they have
+decoded for certificates, the shuffle that brings the certificates of a run together brings these too, and the figures are
+told where they meet. So a large trace is validated and measured, or verified and measured for a report, in one pass over its
+rows. The same functions take a DataFrame and give one.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 
-from ...trace.schema import SCHEMA
-from ..arrays import by_run
+from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ..session import send_code
-from ..verify import parts
-from ..verify.job import tasks
+from ..verify.beside import AGAIN, APART, Rows
+from ..verify.check import plain
+from ..verify.job import packed, units_of
 from . import detections
 from .detections import DETECTIONS, match
-from .measures import measure
+from .merged import Incomplete, Merged, is_whole
+from .partials import Source
+from .samples import from_bytes, to_bytes
 from .schema import COLUMNS, METRICS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-_PACKED: Final = "run string, rows binary"
+_PARTIALS: Final = "run string, partial binary"
 _SQL: Final = {pa.string(): "string", pa.int64(): "bigint", pa.int32(): "int", pa.list_(pa.string()): "array<string>"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Figures:
-    """What can be computed of whole runs: how, from which columns and rows of a trace, and as what."""
+@dataclass(frozen=True, slots=True)
+class Figures(ABC):
+    """What can be computed of whole runs: a ``Beside`` of verification, and a function from DataFrame to DataFrame."""
 
-    compute: Callable[[pa.Table], pa.Table]
-    columns: Sequence[str]
-    schema: pa.Schema
-    needed: Callable[[pa.Table], pa.Table] = lambda rows: rows  # the rows that it needs
+    run: str | None = None  # this one alone
+    columns: ClassVar[Sequence[str]]
+    schema: ClassVar[pa.Schema]
 
-    def of_chunks(self, spark: SparkSession, chunks: Sequence[parts.Chunk], run: str | None = None) -> pa.Table:
-        """The figures of every run of some chunks, or of one run."""
-        if not chunks:
-            return self.schema.empty_table()
-        send_code(spark)
-        return self._of_packed(tasks(spark, chunks, partial(_pack_chunk, self, run), _PACKED))
+    @abstractmethod
+    def partials(self, rows: Rows, *, everything: bool = False) -> Iterator[tuple[str, Any]]:
+        """What a unit of rows says of each run in it."""
 
-    def of_frame(self, trace: DataFrame) -> pa.Table:
-        """The figures of every run of a DataFrame with the columns of the trace format, which may be of narrower types."""
-        send_code(trace.sparkSession)
-        types = {name: _SQL[SCHEMA.field(name).type] for name in self.columns}
-        trace = trace.select(*(trace[name].cast(sql).alias(name) for name, sql in types.items()))
-        return self._of_packed(trace.mapInArrow(partial(_pack_batches, self), _PACKED))
+    @abstractmethod
+    def shipped(self, partial: Any) -> bytes:
+        """A partial as bytes."""
 
-    def _of_packed(self, packed: DataFrame) -> pa.Table:
+    @abstractmethod
+    def settled(self, run: str, partials: Sequence[Any]) -> bytes:
+        """The figures of a run, from all its partials; or ``AGAIN``, or ``APART``."""
+
+    def table(self, results: Mapping[str, bytes]) -> pa.Table:
+        """What was settled of some runs, ordered by run and group."""
+        return pa.Table.from_pylist([row for run in sorted(results) for row in pickle.loads(results[run])], schema=self.schema)
+
+    def _runs(self, rows: Rows) -> Iterator[tuple[int, str]]:
+        return ((place, run) for place, run in enumerate(rows.run.values) if self.run in (None, run))
+
+    def frame(self, trace: DataFrame) -> DataFrame:
+        """The figures of every run of a DataFrame with the columns of the trace format, lazily, in the columns of ``schema``.
+
+        Its types may be narrower. Spark sorts it by (run, process, index). Gaps and repeated indices are an error, which Spark
+        tells when the figures are asked for; nothing else is validated."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        found = packed.repartition("run").mapInArrow(partial(_compute, self), from_arrow_schema(self.schema)).toArrow()
-        return self.ordered(found.cast(self.schema))
+        send_code(trace.sparkSession)
+        types = {name: _SQL[SCHEMA.field(name).type] for name in self.columns}
+        keys = ("run", "process", "index")
+        rows = trace.select(*(trace[name].cast(sql).alias(name) for name, sql in types.items()))
+        ordered = rows.repartitionByRange(*keys).sortWithinPartitions(*keys)
+        partials = ordered.mapInArrow(partial(_partials, self), _PARTIALS)
+        return partials.repartition("run").mapInArrow(partial(_told, self), from_arrow_schema(self.schema))
 
-    def ordered(self, found: pa.Table) -> pa.Table:
-        """By run, then by group where there are groups."""
-        return found.sort_by([(name, "ascending") for name in ("run", "group") if name in self.schema.names])
-
-
-METRICS_OF_RUNS: Final = Figures(measure, COLUMNS, METRICS)
-DETECTIONS_OF_RUNS: Final = Figures(match, detections.COLUMNS, DETECTIONS, detections.needed)
-
-
-def _pack_chunk(figures: Figures, run: str | None, chunk: parts.Chunk) -> Iterator[pa.RecordBatch]:
-    return _packed(figures, (table for piece in chunk.pieces for table in parts.read(piece, run, figures.columns)))
+    def of_frame(self, trace: DataFrame) -> pa.Table:
+        """The figures of every run of a DataFrame, ordered by run and group."""
+        names = [name for name in ("run", "group") if name in self.schema.names]
+        return self.frame(trace).toArrow().cast(self.schema).sort_by([(name, "ascending") for name in names])
 
 
-def _pack_batches(figures: Figures, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return _packed(figures, (parts.typed(pa.Table.from_batches([batch]), None) for batch in batches))
+def _partials(figures: Figures, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for table in units_of(batches):
+        for run, each in figures.partials(Rows(table), everything=True):
+            yield pa.RecordBatch.from_pydict({"run": [run], "partial": [figures.shipped(each)]})
 
 
-def _packed(figures: Figures, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    for table in tables:
-        for run, rows in by_run(figures.needed(table)):
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-                stream.write_table(rows.unify_dictionaries())
-            yield pa.RecordBatch.from_pydict({"run": [run], "rows": [sink.getvalue().to_pybytes()]})
+def _told(figures: Figures, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    partials: dict[str, list[bytes]] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            partials.setdefault(row["run"], []).append(row["partial"])
+    for run in sorted(partials):
+        result = figures.settled(run, partials.pop(run))
+        if result == APART:
+            raise MalformedTrace([Malformed(None, run, None, None, _APART)])
+        yield from figures.table({run: result}).to_batches()
 
 
-def _compute(figures: Figures, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    tables = [pa.ipc.open_stream(rows).read_all() for batch in batches for rows in batch.column("rows").to_pylist()]
-    if tables:
-        yield from figures.compute(pa.concat_tables(tables)).to_batches()
+_APART: Final = "indices of a history are missing or repeated; verify the trace to see which"
+
+
+class MetricsOfRuns(Figures):
+    columns = COLUMNS
+    schema = METRICS
+
+    def partials(self, rows: Rows, *, everything: bool = False) -> Iterator[tuple[str, Any]]:
+        source = Source(rows)
+        return ((run, source.partial(place, everything=everything)) for place, run in self._runs(rows))
+
+    def shipped(self, partial: Any) -> bytes:
+        return to_bytes(partial.shipped())
+
+    def settled(self, run: str, partials: Sequence[Any]) -> bytes:
+        told = [from_bytes(each) if isinstance(each, bytes) else each for each in partials]
+        if not told or not is_whole(told):
+            return APART
+        try:
+            return pickle.dumps(list(Merged(run, told).metrics()), protocol=5)
+        except Incomplete:
+            return AGAIN
+
+
+class DetectionsOfRuns(Figures):
+    """These need few rows: a partial is a table of them."""
+
+    columns = (*detections.COLUMNS, "view", "seq")  # ``Rows`` has these too
+    schema = DETECTIONS
+
+    def partials(self, rows: Rows, *, everything: bool = False) -> Iterator[tuple[str, Any]]:
+        is_needed = rows.index == 0  # so that all runs are known
+        for kind in detections.KINDS:
+            is_needed |= rows.kind.equals(kind)
+        for place, run in self._runs(rows):
+            yield run, rows.rows(np.flatnonzero(is_needed & (rows.run.codes == place))).select(list(detections.COLUMNS))
+
+    def shipped(self, partial: Any) -> bytes:
+        return packed(partial)
+
+    def settled(self, run: str, partials: Sequence[Any]) -> bytes:
+        tables = [pa.ipc.open_stream(each).read_all() if isinstance(each, bytes) else each for each in partials]
+        if not tables:
+            return APART
+        return pickle.dumps(match(pa.concat_tables(map(plain, tables))).to_pylist(), protocol=5)

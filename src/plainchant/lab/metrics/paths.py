@@ -12,28 +12,27 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...core.model import UsageError
-from ...trace import MalformedTrace, read, validate
+from ...trace import MalformedTrace
 from ..errors import LabError
-from ..verify import verify
-from ..verify.parts import Plan, only_spark_knows, plan
-from .frames import DETECTIONS_OF_RUNS, METRICS_OF_RUNS, Figures
+from ..verify import is_small, verify, verify_here
+from .frames import DetectionsOfRuns, Figures, MetricsOfRuns
 from .schema import METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HERE_UP_TO: Final = 500_000  # rows of a trace that are measured without Spark
+HERE_UP_TO: Final = 2_000_000  # rows of a trace that are measured without Spark
 
 
 def _of_paths(
-    figures: Figures,
+    figures: type[Figures],
     paths: Sequence[str],
     *,
     spark: Callable[[], AbstractContextManager[SparkSession]],
@@ -46,35 +45,36 @@ def _of_paths(
     name alone."""
     different = list(dict.fromkeys(paths))
     tables: dict[str, pa.Table] = {}
-    large: dict[str, Plan | None] = {}
+    large: list[str] = []
     for path in different:
         computed = _computed(path) if figures.schema is METRICS else None
         if computed is not None:
             tables[path] = _of_run(computed, run)
-        elif only_spark_knows(path):
-            large[path] = None
-        elif (found := plan([path], 1)).rows > here_up_to:
-            large[path] = found
+        elif is_small([path], here_up_to):
+            tables[path] = _measured(verify_here, path, figures, run)
         else:
-            tables[path] = figures.compute(_read_here(path, run))
+            large.append(path)
     if large:
         with spark() as session:
-            for path, whole in large.items():
-                if malformed := verify(session, [path], []).malformed:  # of nothing, which leaves validation
-                    raise MalformedTrace(malformed)
-                if whole is not None:
-                    tables[path] = figures.of_chunks(session, whole.chunks, run)
-                else:
-                    trace = session.read.parquet(path)
-                    tables[path] = figures.of_frame(trace if run is None else trace.where(trace["run"] == run))
+            for path in large:
+                tables[path] = _measured(partial(verify, session), path, figures, run)
     if run is not None and not any(table.num_rows for table in tables.values()):
         raise UsageError(f"there is no run {run!r} with a group in {', '.join(different)}; see them all without --run")
     found_in = [_labelled(tables[path], path if len(different) > 1 else None) for path in different]
-    return figures.ordered(pa.concat_tables(found_in))
+    order = [(name, "ascending") for name in ("run", "group") if name in figures.schema.names]
+    return pa.concat_tables(found_in).sort_by(order)
 
 
-measure_paths: Final = partial(_of_paths, METRICS_OF_RUNS)
-match_paths: Final = partial(_of_paths, DETECTIONS_OF_RUNS)
+def _measured(verifying: Callable[..., Any], path: str, figures: type[Figures], run: str | None) -> pa.Table:
+    """The figures of a path, which is validated in the same pass: verified for no property."""
+    beside, results = figures(run), dict[str, bytes]()
+    if malformed := verifying([path], [], beside=beside, results=results).malformed:
+        raise MalformedTrace(malformed)
+    return beside.table(results)
+
+
+measure_paths: Final = partial(_of_paths, MetricsOfRuns)
+match_paths: Final = partial(_of_paths, DetectionsOfRuns)
 
 
 def _computed(path: str) -> pa.Table | None:
@@ -88,14 +88,6 @@ def _computed(path: str) -> pa.Table | None:
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
             raise LabError(f"{file} holds no metrics of this version ({error}); measure the traces again") from error
     return pa.concat_tables(found) if found else None
-
-
-def _read_here(path: str, run: str | None) -> pa.Table:
-    found = read(path)
-    malformed = validate(found.table, found.files)
-    if malformed:
-        raise MalformedTrace(malformed)
-    return _of_run(found.table, run)
 
 
 def _of_run(table: pa.Table, run: str | None) -> pa.Table:

@@ -1,8 +1,8 @@
 """Real time: deadlines, admission, the token's way round, crashes and joins, sends and decisions in common memory, in tables and
 two histograms.
 
-What the figures mean is defined in ``lab.metrics``. There is no such section where nothing of it was recorded. A run that is too
-large to be measured here is told by its sweep's metrics, if it has any, and else by ``plainchant metrics``.
+What the figures mean is defined in ``lab.metrics``. There is no such section where nothing of it was recorded. Runs of a sweep
+are told by its metrics. A large run has figures if it was verified for the report, and no histograms.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.words import short
-from ..metrics import REAL_TIME, Timings, measure, timings
+from ..metrics import METRICS, REAL_TIME, Timings, timings
 from . import html
 from .overview import count_values
 from .sections import chart
@@ -59,14 +59,12 @@ def real_time(subject: Subject, run: str | None) -> str:
     """The section; nothing if nothing of it was recorded."""
     if subject.metrics is not None:
         return _section([("all runs", _together(subject.metrics))], []) if _tells(subject.metrics) else ""
-    whole = subject.rows.whole(run) if subject.rows is not None and run is not None else None
-    if whole is None:
+    measured = subject.metrics_of(run) if run is not None else []
+    if run is None or not _tells(pa.Table.from_pylist(measured, schema=METRICS)):
         return ""
-    measured = measure(whole)
-    if not _tells(measured):
-        return ""
-    columns = [(row["group"], row) for row in measured.to_pylist()]
-    return _section(columns[:_GROUPS_MAX], timings(whole), len(columns))
+    whole = subject.rows.whole(run) if subject.rows is not None else None
+    columns = [(row["group"], row) for row in measured]
+    return _section(columns[:_GROUPS_MAX], timings(whole) if whole is not None else [], len(columns))
 
 
 def _tells(measured: pa.Table) -> bool:

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.words import natural, short
-from ..metrics import measure
 from . import html, words
 from .charts import bars, histogram, summary
 from .choose import telling_message
@@ -106,11 +105,8 @@ def chosen_run(subject: Subject, seen: Overview) -> str | None:
 
 
 def _metrics(subject: Subject, run: str) -> str:
-    """The run's metrics, group by group, if it is small enough to be measured here."""
-    whole = subject.rows.whole(run) if subject.rows is not None else None
-    if whole is None:
-        return ""
-    measured = measure(whole).to_pylist()
+    """The run's metrics, group by group."""
+    measured = subject.metrics_of(run)
     if not measured:
         return ""
     rows = []

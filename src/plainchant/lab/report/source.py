@@ -28,6 +28,8 @@ from ...protocols.story import Story
 from ...trace import SCHEMA, MalformedTrace
 from ...trace.reader import find_files
 from ..errors import LabError
+from ..metrics import measure
+from ..metrics.frames import MetricsOfRuns
 from ..properties import PROPERTIES, Outcome, Verification, Violation
 from ..reading import reading
 from ..session import explained_session
@@ -115,6 +117,17 @@ class Subject:
     expects_violation: bool = False
     runs: pa.Table | None = None
     metrics: pa.Table | None = None
+    """Of a sweep: the metrics of all its runs."""
+    measured: pa.Table | None = None
+    """Of a trace that was verified here: the metrics of its runs, which were measured in the same pass."""
+
+    def metrics_of(self, run: str) -> list[dict[str, Any]]:
+        """A run's metrics, group by group; none if it is too large to be measured here and was not measured before."""
+        if self.measured is not None:
+            mine = self.measured.filter(pc.equal(self.measured.column("run"), run))
+            return mine.to_pylist()  # type: ignore[no-any-return]
+        whole = self.rows.whole(run) if self.rows is not None else None
+        return measure(whole).to_pylist() if whole is not None else []
 
     @property
     def count(self) -> int:
@@ -139,7 +152,7 @@ def subject_at(
             return _sweep(directory, most, Path(shown or path))
     if (directory / "summary.json").is_file() and (directory / "trace").exists():
         return _run(directory, most, Path(shown or path), spark, here_up_to)
-    verification = outcomes_of(path, spark, here_up_to)
+    verification, measured = outcomes_of(path, spark, here_up_to)
     return Subject(
         kind="trace",
         name=directory.name or path,
@@ -149,19 +162,25 @@ def subject_at(
         where_all=_where_all(path, ()),
         rows=Rows(path),
         warnings=tuple(verification.warnings),
+        measured=measured,
     )
 
 
-def outcomes_of(path: str, spark: Sessions = explained_session, here_up_to: int = HERE_UP_TO) -> Verification:
-    """The verification of a trace that brings none with it: here if it is small, on Spark if it is not."""
-    if not is_small([path], here_up_to):
+def outcomes_of(
+    path: str, spark: Sessions = explained_session, here_up_to: int = HERE_UP_TO
+) -> tuple[Verification, pa.Table | None]:
+    """The verification of a trace that brings none with it, here if it is small, on Spark if it is not; of a large one also the
+    metrics, from the same pass over its rows."""
+    beside, results = MetricsOfRuns(), dict[str, bytes]()
+    is_large = not is_small([path], here_up_to)
+    if is_large:
         with spark() as session:
-            verification = verify(session, [path])
+            verification = verify(session, [path], beside=beside, results=results)
     else:
         verification = verify_here([path])
     if verification.malformed:
         raise MalformedTrace(verification.malformed)
-    return verification
+    return verification, beside.table(results) if is_large else None
 
 
 def _where_all(path: str, properties: Iterable[str]) -> str:
@@ -174,7 +193,11 @@ def _run(directory: Path, most: int, shown: Path, spark: Sessions, here_up_to: i
     summary = _json(directory / "summary.json")
     trace = directory / "trace"
     told = summary.get("verification")
-    verification = _verification(told, directory) if isinstance(told, dict) else outcomes_of(str(trace), spark, here_up_to)
+    measured = None
+    if isinstance(told, dict):
+        verification = _verification(told, directory)
+    else:
+        verification, measured = outcomes_of(str(trace), spark, here_up_to)
     run: dict[str, Any] = summary["run"] if isinstance(summary.get("run"), dict) else {}
     warnings = list(verification.warnings)
     if run.get("drained") and not run.get("quiet", True):
@@ -198,6 +221,7 @@ def _run(directory: Path, most: int, shown: Path, spark: Sessions, here_up_to: i
         replays={"": f"plainchant {command} {shlex.quote(str(shown / scenario.name))}"} if scenario.is_file() else {},
         about=_about(scenario),
         expects_violation=summary.get("expect") == "violation",
+        measured=measured,
     )
 
 

@@ -28,7 +28,7 @@ from ...trace.reader import Part, conform, within
 from ...trace.schema import REQUIRED, Malformed, MalformedTrace
 from ...trace.validation import null_problems
 from ..properties import Verification, Violation
-from ..properties.certificates.columns import STRINGS
+from ..properties.certificates.columns import STRINGS, Rows
 from ..properties.certificates.evidence import Messages
 from ..properties.certificates.records import Slice
 from ..properties.certificates.unit import Unit
@@ -43,6 +43,7 @@ from ..session import send_code
 from ..session import slots as slots_of
 from ..session.progress import watched
 from . import parts
+from .beside import AGAIN, APART, Beside
 from .check import Found, judge_alone, look_closely, plain, proved, rows_of
 
 if TYPE_CHECKING:
@@ -71,8 +72,12 @@ _DESCRIBED: Final = 20_000  # a task that finds more violations describes one fo
 class Sum(Result):
     """What many runs come to, with a limit to what is reported."""
 
+    beside: dict[str, bytes] = dataclasses.field(default_factory=dict)  # by run, what was computed beside
+
     def add(self, other: Result) -> None:
         Result.add(self, other)
+        if isinstance(other, Sum):
+            self.beside |= other.beside
         del self.warnings[MAX_WARNINGS:]
         del self.malformed[MAX_PROBLEMS:]
 
@@ -96,16 +101,18 @@ def verify(
     least_rows: int = parts.LEAST_ROWS,
     large_rows: int = LARGE_ROWS,
     progress: Callable[[str, float], None] | None = None,
+    beside: Beside | None = None,
+    results: dict[str, bytes] | None = None,
 ) -> Verification:
     """Verifies every run of some traces: files, directories, globs, addresses.
 
     ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most`` limits how many violations
     of a property are described for each run (None: all). ``progress`` is called now and then with what is being done and the
-    share of it that is done."""
+    share of it that is done. ``beside`` is computed of the same rows; its results are put into ``results``, by run."""
     require_known(properties or ())
     send_code(spark)
     paths = [str(path) for path in paths]
-    options = Options(tuple(properties) if properties is not None else None, most, large_rows)
+    options = Options(tuple(properties) if properties is not None else None, most, large_rows, beside)
     try:
         plan = parts.plan(paths, slots_of(spark), chunk_rows=chunk_rows, least_rows=least_rows)
         total = Sum()
@@ -141,6 +148,12 @@ def verify(
         if open_runs:
             with watched(spark, progress, "searching"):
                 _search(spark, plan, open_runs, options, total)
+        again = {run for run, result in total.beside.items() if result == AGAIN}
+        if again and beside is not None and not total.malformed:
+            with watched(spark, progress, "measuring"):
+                total.beside |= compute(spark, plan, beside, again)
+        if results is not None:
+            results |= total.beside
     except MalformedTrace as error:
         return verification_of(Sum(malformed=list(error.malformed)), options)
     return verification_of(total, options)
@@ -153,6 +166,30 @@ class Options:
     properties: tuple[str, ...] | None
     most: int | None
     large_rows: int = LARGE_ROWS
+    beside: Beside | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read of a trace."""
+        return tuple(dict.fromkeys((*COLUMNS, *(self.beside.columns if self.beside is not None else ()))))
+
+
+def compute(spark: SparkSession, plan: parts.Plan, beside: Beside, runs: Set[str]) -> dict[str, bytes]:
+    """The results of some runs, from partials with everything in them and without verification."""
+    pieces = plan.pieces_with_any(runs)
+    made = tasks(spark, pieces, partial(_partials, beside, frozenset(runs)), CERTIFICATE_SQL)
+    settled = made.repartition(_partitions(spark, plan.rows), "key").mapInArrow(
+        partial(_settle, Options((), 0, beside=beside)), CERTIFICATE_SQL
+    )
+    total = Sum()
+    _collect(settled, total)
+    return total.beside
+
+
+def _partials(beside: Beside, runs: Set[str], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
+    for table in parts.read(piece, columns=beside.columns):
+        found = beside.partials(Rows(table), everything=True)
+        yield from _rows((run, "partial", beside.shipped(each)) for run, each in found if run in runs)
 
 
 def verification_of(total: Sum, options: Options) -> Verification:
@@ -328,7 +365,7 @@ def _verify_sorted(spark: SparkSession, source: _Source, options: Options, total
     """The way through Spark's reader: sorted, certified, settled; what is left is gathered by run and searched."""
     from pyspark.sql import functions as F
 
-    frame = _frame(spark, source)
+    frame = _frame(spark, source, options.columns)
     if source.runs is None and not frame.take(1):
         raise TraceError(parts.without_rows(source.path))
     keys = ["run", "process", "index"]
@@ -339,7 +376,7 @@ def _verify_sorted(spark: SparkSession, source: _Source, options: Options, total
     if total.malformed:
         return
     ordered = frame.drop("file").repartitionByRange(*keys).sortWithinPartitions(*keys)
-    certified = ordered.mapInArrow(_certify_sorted, CERTIFICATE_SQL)
+    certified = ordered.mapInArrow(partial(_certify_sorted, options), CERTIFICATE_SQL)
     settled = certified.repartition("key").mapInArrow(partial(_settle, options), CERTIFICATE_SQL)
     open_runs = _collect(settled, total)
     if total.malformed:
@@ -390,7 +427,7 @@ def _digests_in(frame: DataFrame, wanted: Mapping[str, Sequence[Messages]]) -> D
     return frame.filter(about & is_wanted).select(DIGEST_SCHEMA.names)
 
 
-def _frame(spark: SparkSession, source: _Source) -> DataFrame:
+def _frame(spark: SparkSession, source: _Source, wanted: Sequence[str]) -> DataFrame:
     """The rows of some files as Spark reads them, in our columns and types, with the file each came from."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
@@ -407,7 +444,7 @@ def _frame(spark: SparkSession, source: _Source) -> DataFrame:
     if problems:
         raise MalformedTrace([Malformed(source.path, None, None, None, problem) for problem in problems])
     types = {"members": "array<string>", **dict.fromkeys(STRINGS, "string")}
-    others = [name for name in COLUMNS if name != "run"]
+    others = [name for name in wanted if name != "run"]
     columns = [F.col(f"`{name}`").cast(types.get(name, "bigint")).alias(name) for name in others]
     run, file = F.concat(F.lit(source.label), F.col("run")), F.col("_metadata.file_path").alias("file")
     if source.runs is not None:
@@ -446,12 +483,12 @@ def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator
     """What a chunk has to say: slices of runs that are split, and the sum of those that are whole."""
     total = Sum()
     try:
-        table, files = parts.gathered(chunk.pieces)
+        table, files = parts.gathered(chunk.pieces, columns=options.columns)
     except MalformedTrace as error:
         total.malformed = list(error.malformed)
         yield f"#{number}", "sum", total
         return
-    units = [Unit(table.slice(first, rows), within(files, first, rows)) for first, rows in _bundles(files)]
+    units = [Unit(table.slice(first, rows), within(files, first, rows), options.columns) for first, rows in _bundles(files)]
     if any(unit.without_place for unit in units):
         total.malformed = list(null_problems(table, files))[:MAX_PROBLEMS]
     split = {run for unit in units for run in unit.runs if chunk.is_split(run)}
@@ -459,9 +496,32 @@ def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator
         for place, run in enumerate(unit.runs):
             if run in split:
                 yield run, "slice", unit.slice(place, alone=True)
+    if options.beside is not None and not total.malformed:
+        for run, partials in _beside(units, options.beside).items():
+            if run in split:
+                yield from ((run, "partial", options.beside.shipped(each)) for each in partials)
+            else:
+                total.beside[run] = _settled_here(run, partials, table, options.beside)
     for found in _whole(units, split, table, files, options):
         total.add(found)
     yield f"#{number}", "sum", total.thinned(options.most)
+
+
+def _beside(units: Sequence[Unit], beside: Beside) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for unit in units:
+        for run, each in beside.partials(unit.rows):
+            found.setdefault(run, []).append(each)
+    return found
+
+
+def _settled_here(run: str, partials: Sequence[Any], table: pa.Table, beside: Beside) -> bytes:
+    """The result of a run that is all here; where its partials do not do, they are made once more, of all its rows at once."""
+    result = beside.settled(run, partials)
+    if result not in (AGAIN, APART):
+        return result
+    rows = Rows(table.filter(pc.equal(table.column("run"), run)))
+    return beside.settled(run, [each for _, each in beside.partials(rows, everything=True)])
 
 
 def _bundles(files: Sequence[Part]) -> Iterator[tuple[int, int]]:
@@ -497,11 +557,16 @@ def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Seque
 def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Brings the slices of each run together; passes on what is settled already."""
     slices: dict[str, list[Slice]] = {}
+    partials: dict[str, list[bytes]] = {}
     for batch in batches:
-        yield batch.filter(pc.not_equal(batch.column("kind"), "slice"))
+        yield batch.filter(pc.invert(pc.is_in(batch.column("kind"), pa.array(["slice", "partial"]))))
         for row in batch.filter(pc.equal(batch.column("kind"), "slice")).to_pylist():
             slices.setdefault(row["key"], []).append(pickle.loads(row["value"]))
+        for row in batch.filter(pc.equal(batch.column("kind"), "partial")).to_pylist():
+            partials.setdefault(row["key"], []).append(pickle.loads(row["value"]))
     total = Sum()
+    if options.beside is not None:
+        total.beside |= {run: options.beside.settled(run, mine) for run, mine in partials.items()}
     for run in sorted(slices):
         found = judge_alone(run, slices.pop(run), options.properties, options.most, narrow_from=options.large_rows)
         found.tell_misplaced(options.large_rows)
@@ -509,7 +574,7 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
             yield from _rows([(run, "open", found)])
         else:
             total.add(found)
-    if total.outcomes or total.warnings or total.malformed:
+    if total.outcomes or total.warnings or total.malformed or total.beside:
         yield from _rows([("#", "sum", total.thinned(options.most))])
 
 
@@ -549,28 +614,35 @@ def _search_run(options: Options, work: tuple[Found, tuple[parts.Piece, ...]]) -
     found, pieces = work
     total = Sum()
     try:
-        table, files = parts.gathered(pieces, found.run)
+        table, files = parts.gathered(pieces, found.run, options.columns)
         look_closely(found, table, files, options.properties, options.most)
         total.add(found)
+        if options.beside is not None and not found.malformed:
+            total.beside[found.run] = _settled_here(found.run, [], table, options.beside)
     except MalformedTrace as error:
         total.malformed = list(error.malformed)
     yield from _rows([(found.run, "sum", total.thinned(options.most))])
 
 
-def _certify_sorted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _certify_sorted(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for table in units_of(batches):
+        unit = Unit(table, (), options.columns)
+        yield from _rows((run, "slice", unit.slice(place, alone=True)) for place, run in enumerate(unit.runs))
+        if options.beside is not None:
+            found = options.beside.partials(unit.rows, everything=True)
+            yield from _rows((run, "partial", options.beside.shipped(each)) for run, each in found)
+
+
+def units_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Rows that come through Spark, put together to tables that are worth a unit."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
         if sum(part.num_rows for part in waiting) >= _UNIT_ROWS:
-            yield from _certified(waiting)
+            yield parts.typed(pa.Table.from_batches(waiting), None)
             waiting = []
     if waiting:
-        yield from _certified(waiting)
-
-
-def _certified(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    unit = Unit(parts.typed(pa.Table.from_batches(batches), None))
-    yield from _rows((run, "slice", unit.slice(place, alone=True)) for place, run in enumerate(unit.runs))
+        yield parts.typed(pa.Table.from_batches(waiting), None)
 
 
 def _search_gathered(

@@ -15,6 +15,7 @@ from ..properties import Verification
 from ..properties.reference import require_known
 from ..properties.report import MAX_SHOWN
 from . import parts
+from .beside import Beside
 from .job import Options, Sum, certify_chunk, verification_of
 
 HERE_UP_TO: Final = 300_000
@@ -31,10 +32,17 @@ def is_small(paths: Sequence[str], up_to: int = HERE_UP_TO) -> bool:
     return not found.foreign and found.rows <= up_to
 
 
-def verify_here(paths: Sequence[str], properties: Sequence[str] | None = None, *, most: int | None = MAX_SHOWN) -> Verification:
+def verify_here(
+    paths: Sequence[str],
+    properties: Sequence[str] | None = None,
+    *,
+    most: int | None = MAX_SHOWN,
+    beside: Beside | None = None,
+    results: dict[str, bytes] | None = None,
+) -> Verification:
     """The same as ``verify`` on Spark, in this process: for traces whose rows fit into its memory."""
     require_known(properties or ())
-    options, total = Options(tuple(properties) if properties is not None else None, most), Sum()
+    options, total = Options(tuple(properties) if properties is not None else None, most, beside=beside), Sum()
     try:
         plan = parts.plan([str(path) for path in paths], 1, chunk_rows=_ONE_CHUNK, least_rows=_ONE_CHUNK)
         if plan.foreign:
@@ -44,6 +52,8 @@ def verify_here(paths: Sequence[str], properties: Sequence[str] | None = None, *
                 assert kind == "sum"
                 assert isinstance(found, Sum)
                 total.add(found)
+        if results is not None:
+            results |= total.beside
     except MalformedTrace as error:
         total = Sum(malformed=list(error.malformed))
     return verification_of(total, options)

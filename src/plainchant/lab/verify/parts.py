@@ -307,13 +307,13 @@ _PLAIN: Final = {field.name: field.type for field in SCHEMA}
 _TYPES: Final = {**_PLAIN, **dict.fromkeys(STRINGS, pa.dictionary(pa.int32(), pa.string()))}
 
 
-def gathered(pieces: Iterable[Piece], run: str | None = None) -> tuple[pa.Table, list[Part]]:
+def gathered(pieces: Iterable[Piece], run: str | None = None, columns: Sequence[str] = COLUMNS) -> tuple[pa.Table, list[Part]]:
     """All rows of some pieces (of one run, if named), and where they came from."""
     tables: list[pa.Table] = []
     parts: list[Part] = []
     first = 0
     for piece in pieces:
-        for table in read(piece, run):
+        for table in read(piece, run, columns):
             tables.append(table)
             parts.append(Part(piece.file, first, table.num_rows))
             first += table.num_rows

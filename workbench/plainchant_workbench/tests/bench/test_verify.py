@@ -17,7 +17,7 @@ from plainchant.trace import SCHEMA, read, validate
 from plainchant_workbench.lab import traces as bench_traces
 from plainchant_workbench.lab.memory import Peak, tree_bytes
 from plainchant_workbench.lab.traces import Shape, make, start_detail
-from plainchant_workbench.lab.verify import MANY_MEMBERS, MANY_RUNS, PLAIN, Row, Target, _peer, targets
+from plainchant_workbench.lab.verify import MANY_MEMBERS, MANY_RUNS, PLAIN, Row, Target, peer_process, targets
 
 SHAPES = [Shape(2_000), Shape(2_003, 50), Shape(2_000, 5, 4), Shape(2_000, 1), Shape(6_000, 3, 60)]
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's account of memory")
@@ -98,7 +98,7 @@ def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
 def test_the_peer_answers_in_seconds_from_a_process_of_its_own(tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
     path = make(tmp_path, Shape(1_000))
-    with _peer() as peer:
+    with peer_process() as peer:
         assert peer.pid != os.getpid()
         assert 0 < peer.seconds(path) < 60
 

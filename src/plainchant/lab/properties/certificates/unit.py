@@ -61,9 +61,9 @@ _NEVER: Final = -(2**62)
 class Unit:
     """The certificates of a unit. ``slice`` gives those of one run."""
 
-    def __init__(self, table: pa.Table, files: Sequence[Part] = ()) -> None:
-        """``files``: where the rows of the table came from."""
-        table = table.select([name for name in COLUMNS if name in table.column_names])
+    def __init__(self, table: pa.Table, files: Sequence[Part] = (), columns: Sequence[str] = COLUMNS) -> None:
+        """``files``: where the rows of the table came from. ``columns``: what ``rows`` has to have."""
+        table = table.select([name for name in columns if name in table.column_names])
         self._files = files
         self.without_place = 0
         for name in REQUIRED:
