@@ -2,6 +2,7 @@
 
 Each listens on 127.0.0.1 at a port that it chose itself and that is read from its log, so that several test processes
 can have theirs at the same time. Each is the leader of a process group of its own; ending that group ends its executors too.
+Workers can run another Python than ours, can be lost as a machine is, and replaced.
 
 A process has a classic session or one of Connect, not both, and tests share a classic one: what runs against these
 services runs in another process. :class:`Driver` is one that has a session at a service and runs what several tests send it;
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import pyspark
 
@@ -34,6 +35,8 @@ T = TypeVar("T")
 READY_WITHIN: Final = 120
 """Seconds for a service to come up on a busy machine."""
 
+ONE_CORE_A_WORKER: Final = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "512m"}
+"""A session on a cluster takes all cores that it may: others want some too."""
 SPARK_HOME: Final = Path(pyspark.__file__).parent
 _SMALL: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _LOG4J: Final = """\
@@ -66,8 +69,7 @@ import plainchant_papers  # executors get the packages that are there when the s
 from plainchant.lab.session import session
 
 master, remote = (argument or None for argument in sys.argv[1:3])
-# A session on a cluster takes all cores that it may: others want some too.
-conf = {"spark.cores.max": "2", "spark.executor.cores": "1"} if master else None
+conf = json.loads(sys.argv[3]) if master else None
 with session(master, remote, memory="1g", quick=True, conf=conf):
     for line in sys.stdin:
         source, sys.argv[1:] = json.loads(line)
@@ -90,7 +92,7 @@ class Driver:
         self._complaints = directory / "stderr"
         self._heard = 0
         with self._complaints.open("wb") as file:
-            command = [sys.executable, "-c", _DRIVER, master, remote]
+            command = [sys.executable, "-c", _DRIVER, master, remote, json.dumps(ONE_CORE_A_WORKER)]
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=file, text=True)
 
@@ -154,12 +156,70 @@ class Service:
             self.process.wait()
 
 
+class Attempt(NamedTuple):
+    """An attempt at a task: the log of its executor, and its number in the application."""
+
+    log: Path
+    number: int
+
+
 @dataclass
 class Cluster:
     """A standalone master and its workers."""
 
     master: str
+    directory: Path
+    python: Path
     workers: list[Service]
+
+    def add_worker(self) -> None:
+        """Another worker, with two cores, which the master knows when this returns."""
+        place = self.directory / f"worker-{len(list(self.directory.glob('worker-*')))}"
+        options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "2g", "--work-dir", str(place)]
+        worker = _spark_class(place, ["org.apache.spark.deploy.worker.Worker", *options, self.master], python=self.python)
+        self.workers.append(worker)
+        worker.said(r"(Successfully registered) with master")
+
+    def end(self) -> None:
+        """Ends the workers."""
+        for worker in self.workers:
+            worker.end()
+
+    def begun(self) -> set[Attempt]:
+        """The attempts at tasks that executors have begun so far, also those of workers that are gone."""
+        return self._attempts("Running task")
+
+    def lose_a_worker(self, known: set[Attempt], spared: int, is_over: Callable[[], bool]) -> Service | None:
+        """Kills a worker with its executors while a task runs there, as if the machine failed; None if all is over before.
+
+        Tasks in ``known`` do not count, nor do the first ``spared`` others. The executor is stopped before its log is read for
+        the last time: no task that has not ended then will ever report its end.
+        """
+
+        def look() -> list[Service] | None:
+            new = self.begun() - known
+            for worker in self.workers if len(new) > spared else ():
+                executors = _children(worker.process.pid, "CoarseGrainedExecutorBackend")
+                for executor in executors:
+                    os.kill(executor, signal.SIGSTOP)
+                own = {attempt for attempt in new if attempt.log.is_relative_to(worker.log.parent)}
+                if own - self._attempts("Finished task"):
+                    return [worker]
+                for executor in executors:
+                    os.kill(executor, signal.SIGCONT)
+            return [] if is_over() else None
+
+        found = eventually(look, "a task at work")
+        for worker in found:
+            os.killpg(worker.process.pid, signal.SIGKILL)
+            worker.process.wait()
+            self.workers.remove(worker)
+        return next(iter(found), None)
+
+    def _attempts(self, what: str) -> set[Attempt]:
+        logs = self.directory.glob("worker-*/app-*/*/stderr")
+        found = ((log, re.findall(rf"{what} \S+ in stage \S+ \(TID (\d+)\)", log.read_text(errors="replace"))) for log in logs)
+        return {Attempt(log, int(number)) for log, numbers in found for number in numbers}
 
     def executors(self) -> list[int]:
         """The process ids of the executors that run now, in order of the workers."""
@@ -173,28 +233,23 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
+def standalone_cluster(directory: Path, workers: int = 2, python: Path | None = None) -> Iterator[Cluster]:
     """A master and ``workers`` workers with two cores each: one for the session of tests that share one, one for others."""
     with contextlib.ExitStack() as stack:
         main = "org.apache.spark.deploy.master.Master"
         master = _spark_class(directory / "master", [main, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"])
         stack.callback(master.end)
         url = master.said(r"Starting Spark master at (spark://\S+)")
-        started = []
-        for number in range(workers):
-            place = directory / f"worker-{number}"
-            options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "2g", "--work-dir", str(place)]
-            worker = _spark_class(place, ["org.apache.spark.deploy.worker.Worker", *options, url])
-            stack.callback(worker.end)
-            started.append(worker)
-        for worker in started:
-            worker.said(r"(Successfully registered) with master")
-        yield Cluster(url, started)
+        cluster = Cluster(url, directory, python or Path(sys.executable), [])
+        stack.callback(cluster.end)
+        for _ in range(workers):
+            cluster.add_worker()
+        yield cluster
 
 
 @contextlib.contextmanager
-def connect_server(directory: Path, master: str = "local[2]") -> Iterator[str]:
-    """The address of a Connect server."""
+def connect_server(directory: Path, master: str = "local[2]", python: Path | None = None) -> Iterator[str]:
+    """The address of a Connect server, whose workers run ``python``."""
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
@@ -202,11 +257,12 @@ def connect_server(directory: Path, master: str = "local[2]") -> Iterator[str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraJavaOptions": f"{_SMALL} {_logging(directory)}",
+        **ONE_CORE_A_WORKER,
     }
     options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", master]
     # To Spark this server is a daemon: its memory is that of daemons, whatever it was told about the driver's.
-    server = _spark_class(directory, ["org.apache.spark.deploy.SparkSubmit", *main, *options, "spark-internal"], memory="1g")
+    server = _spark_class(directory, ["org.apache.spark.deploy.SparkSubmit", *main, *options, "spark-internal"], "1g", python)
     try:
         yield "sc://127.0.0.1:" + server.said(r"Spark Connect server started at:? \S*?:(\d+)")
     finally:
@@ -224,7 +280,7 @@ def eventually(look: Callable[[], T | None], what: str) -> T:
     raise AssertionError(f"not within {READY_WITHIN} s: {what}")
 
 
-def _spark_class(directory: Path, arguments: list[str], memory: str = "256m") -> Service:
+def _spark_class(directory: Path, arguments: list[str], memory: str = "256m", python: Path | None = None) -> Service:
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / "spark.log"
     environment = {
@@ -236,7 +292,7 @@ def _spark_class(directory: Path, arguments: list[str], memory: str = "256m") ->
         "SPARK_DAEMON_MEMORY": memory,
         "SPARK_DAEMON_JAVA_OPTS": f"{_SMALL} {_logging(directory)}",
         "SPARK_LAUNCHER_OPTS": _SMALL,
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(python or sys.executable),
     }
     with log.open("wb") as file:
         process = subprocess.Popen(
