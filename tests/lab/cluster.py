@@ -38,6 +38,7 @@ READY_WITHIN: Final = 120
 ONE_CORE_A_WORKER: Final = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "512m"}
 """A session on a cluster takes all cores that it may: others want some too."""
 SPARK_HOME: Final = Path(pyspark.__file__).parent
+_EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 _SMALL: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _LOG4J: Final = """\
 status = off
@@ -170,13 +171,15 @@ class Cluster:
     master: str
     directory: Path
     python: Path
+    cores: int
     workers: list[Service]
 
     def add_worker(self) -> None:
-        """Another worker, with two cores, which the master knows when this returns."""
+        """Another worker, which the master knows when this returns."""
         place = self.directory / f"worker-{len(list(self.directory.glob('worker-*')))}"
-        options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "2g", "--work-dir", str(place)]
-        worker = _spark_class(place, ["org.apache.spark.deploy.worker.Worker", *options, self.master], python=self.python)
+        options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", str(self.cores), "--memory", f"{self.cores}g"]
+        main = "org.apache.spark.deploy.worker.Worker"
+        worker = _spark_class(place, [main, *options, "--work-dir", str(place), self.master], python=self.python)
         self.workers.append(worker)
         worker.said(r"(Successfully registered) with master")
 
@@ -189,32 +192,53 @@ class Cluster:
         """The attempts at tasks that executors have begun so far, also those of workers that are gone."""
         return self._attempts("Running task")
 
-    def lose_a_worker(self, known: set[Attempt], spared: int, is_over: Callable[[], bool]) -> Service | None:
-        """Kills a worker with its executors while a task runs there, as if the machine failed; None if all is over before.
+    def failed(self) -> set[Attempt]:
+        """The attempts that failed so far."""
+        return self._attempts("Exception in task")
 
-        Tasks in ``known`` do not count, nor do the first ``spared`` others. The executor is stopped before its log is read for
-        the last time: no task that has not ended then will ever report its end.
-        """
+    @contextlib.contextmanager
+    def caught_at_work(self, known: set[Attempt], spared: int, is_over: Callable[[], bool]) -> Iterator[Service | None]:
+        """A worker on which a task runs, for the duration of the block; None if all is over before. Tasks in ``known`` do not
+        count, nor do the first ``spared`` others. The worker's executors are stopped before their logs are read for the last
+        time: a task that has not ended then reports no end within the block."""
+        stopped: list[int] = []
+
+        def go_on() -> None:
+            while stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(stopped.pop(), signal.SIGCONT)
 
         def look() -> list[Service] | None:
             new = self.begun() - known
             for worker in self.workers if len(new) > spared else ():
-                executors = _children(worker.process.pid, "CoarseGrainedExecutorBackend")
-                for executor in executors:
+                at_work = {attempt for attempt in new if attempt.log.is_relative_to(worker.log.parent)}
+                if not at_work - self.ended():
+                    continue
+                for executor in children(worker.process.pid, _EXECUTOR):
                     os.kill(executor, signal.SIGSTOP)
-                own = {attempt for attempt in new if attempt.log.is_relative_to(worker.log.parent)}
-                if own - self._attempts("Finished task"):
+                    stopped.append(executor)
+                if at_work - self.ended():
                     return [worker]
-                for executor in executors:
-                    os.kill(executor, signal.SIGCONT)
+                go_on()
             return [] if is_over() else None
 
-        found = eventually(look, "a task at work")
-        for worker in found:
-            os.killpg(worker.process.pid, signal.SIGKILL)
-            worker.process.wait()
-            self.workers.remove(worker)
-        return next(iter(found), None)
+        try:
+            yield next(iter(eventually(look, "a task at work")), None)
+        finally:
+            go_on()
+
+    def lose_a_worker(self, known: set[Attempt], spared: int, is_over: Callable[[], bool]) -> Service | None:
+        """Kills a worker with its executors, as if the machine failed, while it is :meth:`caught_at_work`."""
+        with self.caught_at_work(known, spared, is_over) as worker:
+            if worker is not None:
+                os.killpg(worker.process.pid, signal.SIGKILL)
+                worker.process.wait()
+                self.workers.remove(worker)
+        return worker
+
+    def ended(self) -> set[Attempt]:
+        """The attempts that ended so far, well or not."""
+        return self._attempts("Finished task") | self.failed()
 
     def _attempts(self, what: str) -> set[Attempt]:
         logs = self.directory.glob("worker-*/app-*/*/stderr")
@@ -223,7 +247,7 @@ class Cluster:
 
     def executors(self) -> list[int]:
         """The process ids of the executors that run now, in order of the workers."""
-        return [pid for worker in self.workers for pid in _children(worker.process.pid, "CoarseGrainedExecutorBackend")]
+        return [pid for worker in self.workers for pid in children(worker.process.pid, _EXECUTOR)]
 
     def kill_an_executor(self) -> int:
         """Kills an executor as soon as there is one, and returns its process id."""
@@ -233,14 +257,15 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def standalone_cluster(directory: Path, workers: int = 2, python: Path | None = None) -> Iterator[Cluster]:
-    """A master and ``workers`` workers with two cores each: one for the session of tests that share one, one for others."""
+def standalone_cluster(directory: Path, workers: int = 2, python: Path | None = None, cores: int = 2) -> Iterator[Cluster]:
+    """A master and ``workers`` workers with two cores each: one for the session of tests that share one, one for others.
+    Where workers are lost, the others need twice as many."""
     with contextlib.ExitStack() as stack:
         main = "org.apache.spark.deploy.master.Master"
         master = _spark_class(directory / "master", [main, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"])
         stack.callback(master.end)
         url = master.said(r"Starting Spark master at (spark://\S+)")
-        cluster = Cluster(url, directory, python or Path(sys.executable), [])
+        cluster = Cluster(url, directory, python or Path(sys.executable), cores, [])
         stack.callback(cluster.end)
         for _ in range(workers):
             cluster.add_worker()
@@ -314,7 +339,7 @@ def _logging(directory: Path) -> str:
     return f"-Dlog4j2.configurationFile=file:{file}"
 
 
-def _children(parent: int, kind: str) -> list[int]:
+def children(parent: int, kind: str) -> list[int]:
     """Process ids of the children of ``parent`` whose command line has ``kind`` in it."""
     found = []
     for process in sorted(int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()):

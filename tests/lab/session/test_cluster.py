@@ -6,13 +6,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
+from plainchant.cli import main
+
 from ..cluster import Cluster, Driver, eventually, run_python
 from ..random_traces import random_run, table
+from ..sweep.test_store import contents
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JOB = """
 import json
@@ -154,3 +161,34 @@ def test_a_job_that_loses_an_executor_finishes_with_nothing_missing(
         (tmp_path / "go on").touch()
         done = at_standalone.result()
     assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 1]\n", "")
+
+
+AS_A_COMMAND = """
+import sys
+from plainchant.cli import main
+status = main(sys.argv[1:])
+assert not status, status
+"""
+
+
+@pytest.mark.parametrize("kind", ["standalone", "connect"])
+def test_metrics_reports_and_reproductions_write_there_what_they_write_here(
+    kind: str, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The whole, with machines that are lost in the middle, is ``tests/lab/test_on_a_cluster.py``."""
+    pq.write_table(table([random_run(1, "r0"), random_run(2, "r1")]), tmp_path / "runs.parquet")
+    driver: Driver = request.getfixturevalue(f"at_{kind}")
+    option = "--master" if kind == "standalone" else "--remote"
+    for command in (
+        ("metrics", str(tmp_path / "runs.parquet"), "--csv", "{}/metrics.csv", "--json", "{}/metrics.json"),
+        ("report", str(tmp_path / "runs.parquet"), "--out", "{}/report.html"),
+        ("reproduce", "sequencer", "--quick", "--claim", "4", "--out", "{}/claims"),
+    ):
+        here, there = (tmp_path / name for name in ("here", "there"))
+        here.mkdir(exist_ok=True)
+        there.mkdir(exist_ok=True)
+        assert not main([word.format(here) for word in command])
+        done = driver.run(AS_A_COMMAND, *(word.format(there) for word in command), option, "the session that is there")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert contents(there) == contents(here)
+    assert contents(there)
