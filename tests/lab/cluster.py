@@ -32,7 +32,7 @@ from plainchant.lab.session.java import find_java
 
 T = TypeVar("T")
 
-READY_WITHIN: Final = 120
+READY_WITHIN: Final = 300
 """Seconds for a service to come up on a busy machine."""
 
 ONE_CORE_A_WORKER: Final = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "512m"}

@@ -180,6 +180,16 @@ def test_a_command_says_and_writes_what_it_does_on_this_machine(
     same(there, here(name))
 
 
+@pytest.mark.parametrize("name", ["verify", "metrics"])
+def test_hadoops_own_file_systems_are_read_with_the_settings_given(
+    name: str, run: Callable[..., Command], here: Callable[[str], Ended], place: Path
+) -> None:
+    """A mount table over the directory: Arrow cannot open its address."""
+    command, _, *others = COMMANDS[name]
+    mounted = {"spark.hadoop.fs.viewfs.mounttable.here.link./traces": f"file://{place}/traces"}
+    same(run("--master", command, "viewfs://here/traces", *others, **mounted).ended(), here(name))
+
+
 # --- machines and processes that are lost -----------------------------------------------------------------------------
 
 NO_WORK = """
