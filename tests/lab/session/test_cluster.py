@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -171,24 +172,39 @@ assert not status, status
 """
 
 
+def written(place: Path, call: Callable[..., None]) -> dict[str, bytes]:
+    """What metrics, a report and a reproduction leave in a directory that is given to ``call`` word by word."""
+    trace, out = str(place / "runs.parquet"), place / "out"
+    out.mkdir()
+    call("metrics", trace, "--csv", str(out / "metrics.csv"), "--json", str(out / "metrics.json"))
+    call("report", trace, "--out", str(out / "report.html"))
+    call("reproduce", "sequencer", "--quick", "--claim", "4", "--out", str(out / "claims"))
+    found = contents(out)
+    out.rename(place / f"out-{len(list(place.iterdir()))}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def here(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """A trace, and what is written of it on this machine."""
+    place = tmp_path_factory.mktemp("written")
+    pq.write_table(table([random_run(1, "r0"), random_run(2, "r1")]), place / "runs.parquet")
+
+    def call(*words: str) -> None:
+        assert not main(list(words))
+
+    return place, written(place, call)
+
+
 @pytest.mark.parametrize("kind", ["standalone", "connect"])
 def test_metrics_reports_and_reproductions_write_there_what_they_write_here(
-    kind: str, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, here: tuple[Path, dict[str, bytes]], request: pytest.FixtureRequest
 ) -> None:
     """The whole, with machines that are lost in the middle, is ``tests/lab/test_on_a_cluster.py``."""
-    pq.write_table(table([random_run(1, "r0"), random_run(2, "r1")]), tmp_path / "runs.parquet")
     driver: Driver = request.getfixturevalue(f"at_{kind}")
-    option = "--master" if kind == "standalone" else "--remote"
-    for command in (
-        ("metrics", str(tmp_path / "runs.parquet"), "--csv", "{}/metrics.csv", "--json", "{}/metrics.json"),
-        ("report", str(tmp_path / "runs.parquet"), "--out", "{}/report.html"),
-        ("reproduce", "sequencer", "--quick", "--claim", "4", "--out", "{}/claims"),
-    ):
-        here, there = (tmp_path / name for name in ("here", "there"))
-        here.mkdir(exist_ok=True)
-        there.mkdir(exist_ok=True)
-        assert not main([word.format(here) for word in command])
-        done = driver.run(AS_A_COMMAND, *(word.format(there) for word in command), option, "the session that is there")
+
+    def call(*words: str) -> None:
+        done = driver.run(AS_A_COMMAND, *words, "--master" if kind == "standalone" else "--remote", "the session that is there")
         assert (done.returncode, done.stderr) == (0, "")
-        assert contents(there) == contents(here)
-    assert contents(there)
+
+    assert written(here[0], call) == here[1]
