@@ -98,8 +98,10 @@ class Command:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory that all machines share: ``traces``, and what commands write."""
     directory = tmp_path_factory.mktemp("shared")
-    made = make(directory, Shape(300_000, members=5, runs=6))
-    made.rename(directory / "traces")
+    (directory / "traces").mkdir()
+    (made,) = make(directory, Shape(800_000, members=5, runs=8)).iterdir()
+    # Row groups end in the middle of runs, so that their certificates and rows have to travel between machines.
+    pq.write_table(pq.read_table(made), directory / "traces" / "runs.parquet", row_group_size=60_000)
     spoilt = mutated(Random(3), random_run(3), "spoilt", duplicate_delivery)
     assert spoilt is not None
     pq.write_table(table([spoilt]), directory / "traces" / "spoilt.parquet")
@@ -138,19 +140,26 @@ def server(started: Cluster, bare: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def run(cluster: Cluster, bare: Path, place: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Command]:
+def run(
+    cluster: Cluster, bare: Path, place: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Command]]:
     """Starts a command on the cluster: ``run("--master", "verify", ...)``."""
+    commands: list[Command] = []
 
-    def start(where: Where, *arguments: str, directory: Path | None = None, **conf: str) -> Command:
+    def start(where: Where, *arguments: str, **conf: str) -> Command:
         if where == "--remote":
             options = [where, request.getfixturevalue("server")]
             eventually(lambda: len(cluster.executors()) == 2 or None, "the executors of the Connect server")
         else:
             given = {**ONE_CORE_A_WORKER, **conf}
             options = [where, cluster.master, *(word for key, value in given.items() for word in ("--conf", f"{key}={value}"))]
-        return Command(directory or place / "out" / tmp_path.name, [*arguments, *options], bare)
+        commands.append(Command(place / "out" / tmp_path.name, [*arguments, *options], bare))
+        return commands[-1]
 
-    return start
+    yield start
+    for command in commands:
+        if not command.is_over:
+            command.kill()
 
 
 @pytest.fixture(scope="module")
@@ -288,9 +297,8 @@ def test_pythons_that_are_killed_once_change_nothing(
     command = run(where, *COMMANDS[name])
     while not command.is_over and not cluster.failed() - failed:  # a Python may have said all before it was killed
         with cluster.caught_at_work(known, first, lambda: command.is_over):
-            kill_python(cluster)
-            at_work = cluster.begun() - known - cluster.ended()
-        known_end = functools.partial(lambda tasks: command.is_over or tasks & cluster.ended() or None, at_work)
+            at_work = cluster.begun() - known - cluster.ended() if kill_python(cluster) else set()
+        known_end = functools.partial(lambda tasks: command.is_over or not tasks or tasks & cluster.ended() or None, at_work)
         eventually(known_end, "the end of a task whose Python was killed")
     there = command.ended()
     assert cluster.failed() - failed, "a task failed"
