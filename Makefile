@@ -29,7 +29,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types unit-test docs-test sweep chaos bench-sim bench-groups bench-verify bench-metrics bench-sweep fuzz bench-live bench-nodes pins clean
+.PHONY: help setup demo test lint types unit-test docs-test cluster-test sweep chaos bench-sim bench-groups bench-verify bench-metrics bench-sweep fuzz bench-live bench-nodes pins clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,10 +70,13 @@ types: $(STAMP)  ## mypy --strict
 	$(BIN)/mypy --strict
 
 unit-test: $(STAMP)  ## the tests without lint and types
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m 'not long' $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m 'not long and not cluster' $(PYTEST_ARGS)
 
 docs-test: $(STAMP)  ## run every example in the README and the docs
 	$(BIN)/pytest tests/test_docs.py $(PYTEST_ARGS)
+
+cluster-test: $(STAMP)  ## commands on a standalone cluster of Spark's and a Connect server on loopback, with machines lost
+	$(BIN)/pytest -m cluster $(PYTEST_ARGS)
 
 sweep: $(STAMP)  ## the whole fault sweeps and random traces, four times (TIMES=20: twenty times)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m 'sweep or long' --times $(TIMES) $(PYTEST_ARGS)

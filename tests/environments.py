@@ -1,6 +1,6 @@
 """Environments for tests of what is installed: a virtual environment and wheels of this tree, without any network.
 
-Packages that an environment needs are copied from the running one, so that it has exactly these.
+Packages that an environment needs are taken from the running one, so that it has exactly these.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class Environment:
         assert done.returncode == 0, done.stderr
 
     def copy(self, names: Iterable[str]) -> None:
-        """Copies these distributions, and what they require, from the running environment."""
+        """Puts these distributions, and what they require, here from the running environment."""
         for name in closure(names):
             found = metadata.distribution(name)
             for file in found.files or ():
                 if ".." not in file.parts and "__pycache__" not in file.parts:
                     there = self.packages / file
                     there.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(str(found.locate_file(file)), there)
+                    _link(Path(str(found.locate_file(file))).resolve(), there)
 
     def share(self) -> None:
         """Makes everything that the running environment has importable, after what is installed here."""
@@ -85,6 +85,14 @@ class Environment:
         """Runs this environment's Python."""
         command = [str(self.python), *arguments]
         return subprocess.run(command, cwd=directory, env=CLEAN, capture_output=True, text=True, timeout=300)
+
+
+def _link(file: Path, there: Path) -> None:
+    """A second name for a file; a copy of it on another file system."""
+    try:
+        there.hardlink_to(file)
+    except OSError:
+        shutil.copy(file, there)
 
 
 def new_environment(directory: Path) -> Environment:

@@ -7,7 +7,7 @@ import re
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,25 @@ def test_nothing_is_left_after_an_exception(tmp_path: Path, error: BaseException
     with pytest.raises(type(error)):
         fail()
     assert everything(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "first-steps", "--out", "s3://bucket/first"),
+        ("sweep", "first-steps", "--seeds", "0:1", "--out", "s3://bucket/swept"),
+        ("report", "first", "--out", "s3://bucket/report.html"),
+        ("verify", "first", "--json", "s3a://bucket/verdict.json"),
+    ],
+)
+def test_an_address_is_no_place_for_results(
+    command: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "first-steps", "--out", "first"]) == 0
+    assert main(list(command)) == 2
+    assert "is an address, and results go to files and directories" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"first"}
 
 
 def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any, Final
 
 from ..core.model import PlainchantError
 
+_ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")
+"""A path has one of an address's two strokes left."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _UNWRITABLE: Final = (*_NO_ROOM, errno.EROFS, errno.EFBIG)
 
@@ -38,8 +41,15 @@ def unwritten(error: OSError) -> str | None:
     return f"cannot write {error.filename or 'the output'}: {error.strerror}; {remedy(error, 'place')}"
 
 
+def refuse_address(target: Path) -> None:
+    """Results are files of this machine's; an address of a store would become a directory that is called so."""
+    if _ADDRESS.match(str(target)):
+        raise OutputError(f"{target} is an address, and results go to files and directories: write them here, then copy them")
+
+
 def refuse_occupied(target: Path) -> None:
     """An output directory must be new or empty: nothing of anybody's is ever written over."""
+    refuse_address(target)
     if target.is_dir() and not any(target.iterdir()):
         return
     if target.exists() or target.is_symlink():
@@ -56,6 +66,7 @@ def write_whole(file: Path, text: str) -> None:
 @contextlib.contextmanager
 def whole_file(file: Path) -> Iterator[Path]:
     """A place beside the file to write it to: it becomes the file if the block ends well, and vanishes if it does not."""
+    refuse_address(file)
     hidden = file.with_name(f".{file.name}.partial")
     try:
         yield hidden
@@ -94,6 +105,7 @@ def staged(target: Path, *, replace: Callable[[Path], bool] = lambda target: Fal
 
     ``replace`` says whether what stands at the target may go (it goes only when the new one is complete).
     """
+    refuse_address(target)
     target = Path(os.path.abspath(target))
     may_replace = target.exists() and replace(target)
     if not may_replace:

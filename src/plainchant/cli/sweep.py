@@ -14,6 +14,7 @@ from typer import Exit
 
 from .console import EXIT_INTERRUPTED, EXIT_UNEXPECTED, complain, guarded, output, terminal
 from .options import ScenarioArgument, option
+from .output import refuse_address
 from .spark import ConfOption, MasterOption, MemoryOption, RemoteOption, UiOption, spark_for
 from .verdict import print_outcomes, print_violations
 
@@ -60,6 +61,7 @@ def sweep(
     from ..lab.sweep import define, swept
     from ..lab.sweep import sweep as perform_sweep
 
+    refuse_address(out)
     definition, result = swept(define(scenario, seeds, grid=grid or (), keep=keep, properties=properties or ()), out)
     if result is None:
         try:

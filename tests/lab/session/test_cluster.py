@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
+from plainchant.cli import main
+
 from ..cluster import Cluster, Driver, eventually, run_python
 from ..random_traces import random_run, table
+from ..sweep.test_store import contents
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JOB = """
 import json
@@ -156,3 +164,49 @@ def test_a_job_that_loses_an_executor_finishes_with_nothing_missing(
         (tmp_path / "go on").touch()
         done = at_standalone.result()
     assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 1]\n", "")
+
+
+AS_A_COMMAND = """
+import sys
+from plainchant.cli import main
+status = main(sys.argv[1:])
+assert not status, status
+"""
+
+
+def written(place: Path, call: Callable[..., None]) -> dict[str, bytes]:
+    """What metrics, a report and a reproduction leave in a directory that is given to ``call`` word by word."""
+    trace, out = str(place / "runs.parquet"), place / "out"
+    out.mkdir()
+    call("metrics", trace, "--csv", str(out / "metrics.csv"), "--json", str(out / "metrics.json"))
+    call("report", trace, "--out", str(out / "report.html"))
+    call("reproduce", "sequencer", "--quick", "--claim", "4", "--out", str(out / "claims"))
+    found = contents(out)
+    out.rename(place / f"out-{len(list(place.iterdir()))}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def here(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """A trace, and what is written of it on this machine."""
+    place = tmp_path_factory.mktemp("written")
+    pq.write_table(table([random_run(1, "r0"), random_run(2, "r1")]), place / "runs.parquet")
+
+    def call(*words: str) -> None:
+        assert not main(list(words))
+
+    return place, written(place, call)
+
+
+@pytest.mark.parametrize("kind", ["standalone", "connect"])
+def test_metrics_reports_and_reproductions_write_there_what_they_write_here(
+    kind: str, here: tuple[Path, dict[str, bytes]], request: pytest.FixtureRequest
+) -> None:
+    """The whole, with machines that are lost in the middle, is ``tests/lab/test_on_a_cluster.py``."""
+    driver: Driver = request.getfixturevalue(f"at_{kind}")
+
+    def call(*words: str) -> None:
+        done = driver.run(AS_A_COMMAND, *words, "--master" if kind == "standalone" else "--remote", "the session that is there")
+        assert (done.returncode, done.stderr) == (0, "")
+
+    assert written(here[0], call) == here[1]

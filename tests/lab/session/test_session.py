@@ -306,9 +306,17 @@ def test_a_module_that_workers_lack_is_named(spark: SparkSession) -> None:
     assert "has no module 'no_such_module'" in failing(spark, miss)
 
 
-def test_a_worker_that_runs_out_of_memory_is_a_sentence(spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(12, "Cannot allocate memory"),
+        ImportError("libarrow.so.2600: failed to map segment from shared object"),
+    ],
+)
+def test_a_worker_that_runs_out_of_memory_is_a_sentence(spark: SparkSession, error: Exception) -> None:
     def want_too_much(batches: Batches) -> Batches:
-        raise MemoryError
+        raise error
 
     assert "Python ran out of memory" in failing(spark, want_too_much)
 

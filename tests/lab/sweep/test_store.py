@@ -41,6 +41,11 @@ def undisturbed(definition: Definition, tmp_path: Path) -> dict[str, bytes]:
     return contents(tmp_path / "undisturbed")
 
 
+def test_an_address_is_no_directory() -> None:
+    with pytest.raises(LabError, match="s3://bucket/swept is an address; a sweep needs a directory"):
+        Store("s3://bucket/swept")
+
+
 def test_units_have_files_in_every_table_and_a_marker(undisturbed: dict[str, bytes]) -> None:
     assert [name for name in undisturbed if "unit-00000" in name] == [
         "metrics/unit-00000.parquet",

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from plainchant.lab.errors import LabError
 from plainchant.lab.properties.growing import Growing
 from plainchant.lab.watch.stream import LiveVerdict, Staging, State, _thinned
 from plainchant.trace.fact import Fact, facts_of
+from plainchant.trace.spool import file_name
 from tests.lab.mutations import duplicate_delivery, mutated, swap_neighbours
 from tests.lab.random_traces import random_run, table
 
@@ -99,6 +105,63 @@ def test_a_later_stream_on_the_same_state_continues(spark: SparkSession, tmp_pat
     assert {key: told[-1][key] for key in ("properties", "violations", "events")} == {
         key: wanted[key] for key in ("properties", "violations", "events")
     }
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+import pyarrow.parquet as pq
+from plainchant.lab.session import session
+from plainchant.lab.watch.stream import LiveVerdict, State
+from plainchant.trace.fact import facts_of
+
+trace, directory, known = sys.argv[1:]
+facts = sorted(facts_of(pq.read_table(trace)), key=lambda fact: (fact.time, fact.process, fact.index))
+with session("local[2]", memory="1g", quick=True) as spark:
+    state = State(directory)
+    with LiveVerdict(spark, state, interval=0.1) as verdict:
+        while not verdict.is_warm:
+            time.sleep(0.05)
+        for first in range(0, int(known)):
+            state.staging.write(facts[first : first + 1])
+            while first == int(known) // 2 and not verdict.runs:
+                time.sleep(0.05)
+        Path(trace).unlink()
+        while True:
+            time.sleep(1)
+"""
+
+
+def test_a_stream_that_is_killed_is_continued_by_the_next(spark: SparkSession, tmp_path: Path) -> None:
+    """The process and its JVM are killed when some facts are judged and others wait; their spools are gone afterwards."""
+    spoilt = mutated(Random(3), random_run(3), "spoilt", duplicate_delivery)
+    assert spoilt is not None
+    trace, directory = tmp_path / "spoilt.parquet", tmp_path / "state"
+    pq.write_table(table([spoilt]), trace)
+    facts = sorted(facts_of(table([spoilt])), key=lambda fact: (fact.time, fact.process, fact.index))
+    known = len(facts) * 2 // 3
+    whole = Growing("spoilt")
+    whole.feed(facts)
+    verdicts = directory / "verdicts" / f"{file_name('spoilt')}.json"
+    command = [sys.executable, "-c", KILLED, str(trace), str(directory), str(known)]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            eventually(lambda: not trace.exists() or process.poll() is not None, lambda: "all facts, of which some are judged")
+            assert process.poll() is None
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    judged = json.loads(verdicts.read_text())["events"]
+    assert 0 < judged <= sum(fact.count for fact in facts[:known])
+    with contextlib.closing(State(directory)) as state, LiveVerdict(spark, state, interval=0.1) as verdict:
+        state.staging.write(facts[known:])
+        eventually(
+            lambda: verdict.runs["spoilt"]["events"] == whole.events,
+            lambda: (verdict.problem, verdict.runs),
+        )
+        wanted = json.loads(json.dumps(whole.to_json()))
+        assert {key: verdict.runs["spoilt"][key] for key in ("properties", "violations", "events")} == {
+            key: wanted[key] for key in ("properties", "violations", "events")
+        }
 
 
 def test_a_state_is_one_streams_at_a_time_and_of_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

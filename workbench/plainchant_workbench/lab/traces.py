@@ -7,11 +7,12 @@ keeps all that ``sequencer`` promises, carries every column that the simulator f
 packets), and is laid out as traces are: sorted by (run, process, index), row groups of up to a million rows, the
 writer's encodings.
 
-Only one history's order is in memory at a time, and only one row group's columns.
+Of one long run only one history's order is in memory at a time, and only one row group's columns; of several, one run.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -105,11 +106,14 @@ def _tables(shape: Shape) -> Iterator[pa.Table]:
         # A row group takes the end of one history and the beginning of the next, so that there are few small ones.
         yield from _regrouped(_run("r0", _Order(events, shape.members, seed=0)))
         return
-    templates = [
-        pa.concat_tables(_run("", _Order(events, shape.members, seed=seed))) for seed in range(min(shape.runs, TEMPLATES))
-    ]
+
+    def template(seed: int) -> pa.Table:
+        return pa.concat_tables(_run("", _Order(events, shape.members, seed=seed)))
+
+    if shape.runs > TEMPLATES:
+        template = functools.cache(template)
     digits = len(str(shape.runs - 1))
-    named = (_renamed(templates[run % len(templates)], f"r{run:0{digits}d}") for run in range(shape.runs))
+    named = (_renamed(template(run % TEMPLATES), f"r{run:0{digits}d}") for run in range(shape.runs))
     yield from _regrouped(named)
 
 

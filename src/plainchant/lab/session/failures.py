@@ -18,11 +18,17 @@ from typing import Final
 from ...core.model import PlainchantError, ProtocolError
 from ..errors import LabError
 
-_MEMORY: Final = "give Spark more with --memory, use fewer cores (--master 'local[1]'), or verify less at a time"
+_MEMORY: Final = (
+    "give Spark more with --memory, the executors of a cluster with --conf spark.executor.memory=8g, use fewer cores "
+    "(--master 'local[1]', --conf spark.executor.cores=1), or verify less at a time"
+)
 _OUT_OF_MEMORY: Final = (
     r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|unable to create native thread"
 )
-_PYTHON_MEMORY: Final = r"(?m)^(?:MemoryError|pyarrow\.lib\.ArrowMemoryError|numpy\.[\w.]*_ArrayMemoryError)\b"
+_PYTHON_MEMORY: Final = (
+    r"(?m)^(?:MemoryError|pyarrow\.lib\.ArrowMemoryError|numpy\.[\w.]*_ArrayMemoryError)\b|OSError: \[Errno 12\]|"
+    r"failed to map segment from shared object(?!: Operation not permitted)"  # not even its libraries had room
+)
 _UNREADABLE: Final = (
     r"(?:CANNOT_READ_FILE_FOOTER|Could not read footer for file:?|CANNOT_READ_FILE|FAILED_READ_FILE)"
     r"[^\n]*?((?:\w+:)?/[^\s,;\"'`]+)"
@@ -49,8 +55,9 @@ _RULES: Final = {
         "install what plainchant requires there, or set PYSPARK_PYTHON to a Python that has it"
     ),
     _OUT_OF_MEMORY: f"Spark ran out of memory: {_MEMORY}",
-    _PYTHON_MEMORY: "a task's Python ran out of memory: use fewer cores at a time (--master 'local[1]'), "
-    "a machine with more, or verify less at a time",
+    _PYTHON_MEMORY: "a task's Python ran out of memory: use fewer cores at a time (--master 'local[1]', "
+    "on a cluster --conf spark.executor.cores=1), a machine with more, a larger spark.executor.pyspark.memory if it is set, "
+    "or verify less at a time",
     r"Total size of serialized results of \d+ tasks \(([^)]+)\)": (
         "the result is too large for Spark's driver ({}): give it more with --memory"
     ),

@@ -58,6 +58,8 @@ class Store:
     """The directory of one sweep, for tasks and driver alike."""
 
     def __init__(self, directory: str | Path) -> None:
+        if "://" in str(directory):
+            raise LabError(f"{directory} is an address; a sweep needs a directory that all machines share")
         self.directory = Path(os.path.abspath(directory))
 
     def enter(self, definition: Definition) -> Definition:
