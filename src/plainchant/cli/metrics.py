@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import io
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -18,10 +18,23 @@ from rich.console import Console
 
 from ..core.model import MS, SECOND, US, UsageError
 from ..scenario.read import nearest
+from ..trace.schema import MalformedTrace
 from .console import guarded, moving_line, output, plain_table
-from .options import TracesArgument, option
+from .options import TracesOrTableArgument, option
 from .output import json_text, staged, write_or_print
-from .spark import ConfOption, EngineOption, MasterOption, MemoryOption, RemoteOption, UiOption, engine_of, spark_for
+from .spark import (
+    ConfOption,
+    EngineOption,
+    ExplainOption,
+    MasterOption,
+    MemoryOption,
+    RemoteOption,
+    TableOption,
+    UiOption,
+    engine_of,
+    paths_of,
+    spark_for,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +111,8 @@ _LABELS: Final[Mapping[str, str]] = {
 
 @guarded
 def metrics(
-    paths: TracesArgument,
+    paths: TracesOrTableArgument = None,
+    table: TableOption = None,
     run: Annotated[str | None, option("Only this run.")] = None,
     group: Annotated[str | None, option("Only this group.")] = None,
     json_file: Annotated[Path | None, option("Write the metrics as JSON; - is standard output.", "--json", of="FILE")] = None,
@@ -107,6 +121,7 @@ def metrics(
     detections: Annotated[
         bool, option("Match injected crashes and omissions with what was detected of them.", "--detections")
     ] = False,
+    explain: ExplainOption = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
     memory: MemoryOption = None,
@@ -129,24 +144,55 @@ def metrics(
       plainchant metrics sweep-directory --group g
       plainchant metrics result --detections
       plainchant metrics s3://bucket/traces --master spark://host:7077 --out measured
+      plainchant metrics --table lake.traces
     """
     from ..lab.metrics.paths import HERE_UP_TO, match_paths, measure_paths
 
-    engine = engine_of(engine, master, remote, memory, conf, ui)
+    paths = paths_of(paths, table)
+    engine = engine_of(engine, master, remote, memory, conf, ui, table, explain)
     here_up_to = {"auto": HERE_UP_TO, "local": sys.maxsize, "spark": -1}[engine]
     session = functools.partial(_session, master, remote, memory, conf, ui=ui)
     if detections and (group is not None or out is not None):
         raise UsageError("--detections is about whole runs and writes --json and --csv; leave out --group and --out")
-    compute = match_paths if detections else measure_paths
-    table = compute(paths, spark=session, run=run, here_up_to=here_up_to)
+    if table is not None or explain:
+        measured = _as_frame(session, paths, table, run, detections=detections, explain=explain)
+        if measured is None:
+            return
+    else:
+        measured = (match_paths if detections else measure_paths)(paths, spark=session, run=run, here_up_to=here_up_to)
     if group is not None:
-        known = table.column("group").unique().to_pylist()
+        known = measured.column("group").unique().to_pylist()
         if group not in known:
             raise UsageError(f"there is no group {group!r}; {nearest(group, known)}")
-        table = table.filter(pc.equal(table.column("group"), group))
-    _write(table, "detections" if detections else "metrics", json_file, csv_file, out)
+        measured = measured.filter(pc.equal(measured.column("group"), group))
+    _write(measured, "detections" if detections else "metrics", json_file, csv_file, out)
     if "-" not in (str(json_file), str(csv_file)):
-        (_tell_detections if detections else _tell)(table, output())
+        (_tell_detections if detections else _tell)(measured, output())
+
+
+def _as_frame(
+    session: Callable[[], AbstractContextManager[SparkSession]],
+    paths: list[str],
+    table: str | None,
+    run: str | None,
+    *,
+    detections: bool,
+    explain: bool,
+) -> pa.Table | None:
+    """Measures a table; None if the plan, also of files as Spark reads them, was all that was wanted."""
+    from ..lab.frames import measured, source, verified
+    from ..lab.verify.frame import verification_in
+
+    if len(paths) > 1:
+        raise UsageError("--explain is about one trace: give one path")
+    with session() as spark:
+        rows = source.table(spark, table) if table is not None else source.trace(spark, paths[0])
+        rows = rows if run is None else rows.where(rows["run"] == run)
+        if explain:
+            return (measured.detections if detections else measured.metrics)(rows).explain("formatted")  # it prints
+        if malformed := verification_in(verified.found_in(rows, []), []).malformed:
+            raise MalformedTrace(malformed)
+        return measured.at_once(rows, detections=detections)
 
 
 @contextmanager

@@ -14,7 +14,8 @@ def option(text: str, *names: str, of: str | None = None, **settings: Any) -> An
 
 JsonOption = Annotated[bool, option("As JSON, for programs.", "--json")]
 SetOption = Annotated[list[str] | None, option("Override a value of the file; repeat as needed.", "--set", of="KEY=VALUE")]
-TracesArgument = Annotated[
-    list[str], Argument(help="Traces: a run's or sweep's directory, a Parquet file, a directory or glob of them, an address.")
+TracesOrTableArgument = Annotated[
+    list[str] | None,
+    Argument(help="Traces: a run's or sweep's directory, a Parquet file, a directory or glob of them, an address; or --table."),
 ]
 ScenarioArgument = Annotated[str, Argument(help="A scenario file, or the name of a shipped scenario.")]

@@ -29,6 +29,11 @@ ConfOption = Annotated[
 ]
 UiOption = Annotated[bool, option("Serve Spark's own page while the command works, and say where.", "--spark-ui")]
 
+TableOption = Annotated[
+    str | None, option("Instead of paths: a table or view of Spark's catalogue, as catalog.db.table.", "--table", of="NAME")
+]
+ExplainOption = Annotated[bool, option("Print Spark's plan, and do nothing else.", "--explain")]
+
 Engine: TypeAlias = Literal["auto", "local", "spark"]
 EngineOption = Annotated[
     Engine,
@@ -36,6 +41,13 @@ EngineOption = Annotated[
 ]
 
 _UI: Final = "spark.ui.enabled"
+
+
+def paths_of(paths: list[str] | None, table: str | None) -> list[str]:
+    """The paths, of which there are none if a table is named."""
+    if (not paths) == (table is None):
+        raise UsageError("name traces by their paths, or one table with --table")
+    return paths or []
 
 
 def engine_of(engine: Engine, *about_spark: object) -> Engine:

@@ -7,20 +7,35 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from typer import Exit
 
-from ..core.model import UsageError
+from ..core.model import TraceError, UsageError
 from ..lab.properties import Verification
 from ..lab.properties.reference import require_known
 from ..lab.properties.report import MAX_SHOWN
 from ..trace.reader import find_files
 from .console import EXIT_UNEXPECTED, EXIT_WRONG_INPUT, complain, guarded, output, terminal
-from .options import TracesArgument, option
+from .options import TracesOrTableArgument, option
 from .output import json_text, whole_file, write_or_print
-from .spark import ConfOption, EngineOption, MasterOption, MemoryOption, RemoteOption, UiOption, engine_of, spark_for
+from .spark import (
+    ConfOption,
+    EngineOption,
+    ExplainOption,
+    MasterOption,
+    MemoryOption,
+    RemoteOption,
+    TableOption,
+    UiOption,
+    engine_of,
+    paths_of,
+    spark_for,
+)
 from .verdict import print_outcomes, print_violations
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _TOLD: Final = 10
 """So many violations are told; the others are counted, and written if a file is asked for."""
@@ -31,7 +46,8 @@ _SMALL: Final = 16 * 1024 * 1024
 
 @guarded
 def verify(
-    paths: TracesArgument,
+    paths: TracesOrTableArgument = None,
+    table: TableOption = None,
     properties: Annotated[
         list[str] | None, option("Check this property, whatever is promised; repeat as needed.", "--property", of="NAME")
     ] = None,
@@ -39,7 +55,11 @@ def verify(
     violations: Annotated[
         Path | None, option("Write all violations, however many: .parquet, or .jsonl for lines of JSON.", of="FILE")
     ] = None,
+    write_to: Annotated[
+        Path | None, option("New directory for outcomes and violations, as Parquet partitioned by property.", of="DIR")
+    ] = None,
     most: Annotated[int, option("Violations to tell.", min=0)] = _TOLD,
+    explain: ExplainOption = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
     memory: MemoryOption = None,
@@ -53,7 +73,7 @@ def verify(
     speak of promises, for every property that it has the events for. What properties mean is in docs/properties.md.
 
     Up to 300,000 rows are verified in this process, in less time than Spark takes to start; more, or if an option is about Spark,
-    on Spark. Both say the same.
+    on Spark. Both say the same. --table and --write-to go through Spark's own reader, as DataFrames (docs/lab.md).
 
     The exit status is 0 if everything holds, 1 if something is violated, 2 if the input is malformed or unreadable.
 
@@ -62,17 +82,31 @@ def verify(
       plainchant verify result
       plainchant verify 'live/*.parquet' --property total --property uniform
       plainchant verify s3://bucket/traces --json verdict.json --master spark://host:7077
+      plainchant verify --table lake.traces --write-to verdicts
     """
     from ..lab.tables import violation_rows
-    from ..lab.verify import is_small, verify_here
+    from ..lab.verify import is_small, job, verify_here
     from ..lab.verify import verify as verify_on_spark
 
     require_known(properties or ())
     if violations is not None and violations.suffix not in (".parquet", ".jsonl"):
         raise UsageError(f"--violations writes .parquet or .jsonl, not {violations.name!r}; name such a file")
-    engine = engine_of(engine, master, remote, memory, conf, ui)
+    paths = paths_of(paths, table)
+    engine = engine_of(engine, master, remote, memory, conf, ui, table, explain, write_to)
     described = None if violations is not None else MAX_SHOWN
-    if engine == "local" or (engine == "auto" and is_small(paths)):
+    if table is not None or write_to is not None:
+        with spark_for(master, remote, memory, conf, ui=ui) as spark:
+            asked = _Asked(properties or None, described, write_to)
+            told = _as_frame(spark, paths, table, asked, explain=explain)
+        if told is None:
+            return
+        found = told
+    elif explain:
+        with spark_for(master, remote, memory, conf, ui=ui) as spark:
+            chunks, first = job.planned(spark, paths, properties or None)
+            output().print(f"{chunks:,} chunks of row groups, a task each; then:", markup=False)
+            return first.explain("formatted")
+    elif engine == "local" or (engine == "auto" and is_small(paths)):
         found = verify_here(paths, properties or None, most=described)
     else:
         quick = _bytes(paths) <= _SMALL
@@ -93,6 +127,40 @@ def verify(
         _tell(found, most, violations)
     if found.verdict != "holds":
         raise Exit(EXIT_WRONG_INPUT if found.verdict == "malformed" else EXIT_UNEXPECTED)
+
+
+class _Asked(NamedTuple):
+    properties: list[str] | None
+    described: int | None
+    write_to: Path | None
+
+
+def _as_frame(spark: SparkSession, paths: list[str], table: str | None, asked: _Asked, *, explain: bool) -> Verification | None:
+    """Verifies a table, or files as Spark reads them, and writes what was found; None if the plan was all that was wanted."""
+    from ..lab.frames import source, verified
+    from ..lab.verify.frame import verification_in
+    from ..lab.verify.parts import without_rows
+
+    if len(paths) > 1:
+        raise UsageError("--write-to is about one trace: give one path, or a table of all of them with --table")
+    where = table or paths[0]
+    rows = source.table(spark, where) if table is not None else source.trace(spark, Path(where) if "://" not in where else where)
+    found = verified.found_in(rows, asked.properties, most=asked.described if asked.write_to is None else None)
+    if explain:
+        return found.explain("formatted")  # it prints
+    if not rows.take(1):
+        raise TraceError(without_rows(where))
+    if asked.write_to is None:
+        return verification_in(found, asked.properties, most=asked.described)
+    if asked.write_to.exists():
+        raise UsageError(f"{asked.write_to} exists: name a new directory")
+    found = found.persist()
+    try:
+        for name, choose in (("outcomes", verified.outcomes_in), ("violations", verified.violations_in)):
+            choose(found).write.partitionBy("property").parquet(f"{asked.write_to.absolute().as_uri()}/{name}")
+        return verification_in(found, asked.properties, most=asked.described)
+    finally:
+        found.unpersist()
 
 
 def _tell(found: Verification, most: int, written: Path | None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 
 
 def exports(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
@@ -22,3 +23,13 @@ def exports(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
         return value
 
     return find
+
+
+def callable_as(package: str, home: str) -> None:
+    """Makes a package a function too, so that both have its name: calling it calls the function of that name in ``home``."""
+
+    class CallablePackage(ModuleType):
+        def __call__(self, *args: object, **options: object) -> object:
+            return getattr(import_module(home), package.rpartition(".")[2])(*args, **options)
+
+    sys.modules[package].__class__ = CallablePackage

@@ -2,6 +2,8 @@
 
 - ``properties``: what it means for a run to be correct, and every check of it. Start here: ``verify(table)``.
 - ``verify``: the same for traces of any size, on Spark. ``session`` starts Spark or finds it.
+- ``frames``: the same as DataFrames: ``lab.trace``, ``lab.outcomes``, ``lab.violations``, ``lab.malformed``, ``lab.metrics``,
+  ``lab.detections``, ``lab.sweep``.
 - ``sweep``: thousands of simulated runs, verified and measured where they run. ``tables`` has the schemas of what it writes.
 - ``live``: scenarios with real processes. ``explore``: every run of a small case.
 - ``metrics``: figures about runs, detected failures, and how groups recover.
@@ -11,3 +13,20 @@
 ``pyspark`` is imported inside functions or in modules that only commands with Spark load, so that everything else works without
 the ``lab`` extra.
 """
+
+from typing import TYPE_CHECKING
+
+from ..core.lazily import exports
+
+if TYPE_CHECKING:
+    from .frames import detections, malformed, metrics, outcomes, sweep, trace, violations
+
+__all__ = ["detections", "malformed", "metrics", "outcomes", "sweep", "trace", "violations"]
+
+__getattr__ = exports(
+    __name__,
+    {
+        **dict.fromkeys(("detections", "malformed", "outcomes", "trace", "violations"), "frames"),
+        **{name: name for name in ("metrics", "sweep")},  # packages, which can be called
+    },
+)

@@ -39,6 +39,16 @@ VIOLATIONS: Final = pa.schema(
     ]
 )
 
+MALFORMED: Final = pa.schema(
+    [
+        ("file", pa.string()),  # null where the rows do not say from which file they are
+        ("run", pa.string()),
+        ("process", pa.string()),
+        ("index", pa.int64()),
+        ("problem", pa.string()),
+    ]
+)
+
 RUNS: Final = pa.schema(
     [
         ("run", pa.string()),

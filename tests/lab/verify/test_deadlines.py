@@ -136,7 +136,7 @@ def test_spark_proves_what_it_has_to_sort(spark: SparkSession, tmp_path: Path, m
     places = list(range(made.num_rows))
     Random("scattered").shuffle(places)
     pq.write_table(made.take(places), tmp_path / "t.parquet", row_group_size=150)
-    monkeypatch.setattr(module, "_search_gathered", None)
+    forbid_search(monkeypatch)
     found = verify(spark, [str(tmp_path)], chunk_rows=300, least_rows=1, large_rows=0)
     assert differences(found.to_json(), by_reference(made).to_json()) == []
 

@@ -15,10 +15,13 @@ import pytest
 from plainchant.cli import main
 from plainchant.core.model import TraceError
 from plainchant.lab.errors import LabError
-from plainchant.lab.properties import PROPERTIES, Verification
+from plainchant.lab.properties import PROPERTIES, Outcome, Verification
 from plainchant.lab.properties import verify as by_reference
-from plainchant.lab.verify import is_small, verify
+from plainchant.lab.properties.certificates.unit import Unit
+from plainchant.lab.verify import is_small, results, verify
 from plainchant.lab.verify import job as module
+from plainchant.lab.verify.frame import compact, decided, settled_run, wanted_of
+from plainchant.lab.verify.results import Options, Sum, verification_of
 from tests.protocols.sequencer import sweep
 from tests.trace.build import trace
 
@@ -61,13 +64,13 @@ def test_a_run_gets_the_verdict_of_the_reference_whole_and_split(
 
 def cut_in_a_block(digest: int) -> pa.Table:
     """A run whose last block of digests is whole at p and q and broken off at r, so that only its rows can tell."""
-    sends = " | ".join(["send digest=7"] * 300)
-    all_of_them = " | ".join(f"deliver p {n} digest=7" for n in range(1, 301))
-    some = " | ".join(f"deliver p {n} digest=7" for n in range(1, 290))
+    sends = " | ".join(["send digest=7"] * 600)
+    all_of_them = " | ".join(f"deliver p {n} digest=7" for n in range(1, 601))
+    some = " | ".join(f"deliver p {n} digest=7" for n in range(1, 400))
     histories = {
         "p": f"view 1 p,q,r | {sends} | {all_of_them} | end",
         "q": f"view 1 p,q,r | {all_of_them} | end",
-        "r": f"view 1 p,q,r | {some} | deliver p 290 digest=DIGEST | crash",
+        "r": f"view 1 p,q,r | {some} | deliver p 400 digest=DIGEST | crash",
     }
     return trace({name: text.replace("DIGEST", str(digest)) for name, text in histories.items()})
 
@@ -76,8 +79,8 @@ def test_a_digest_that_differs_just_where_a_process_crashed_is_found(spark: Spar
     for digest, verdict in ((7, "holds"), (8, "violated")):
         table = cut_in_a_block(digest)
         path = tmp_path / f"{digest}.parquet"
-        pq.write_table(table, path, row_group_size=301)
-        found = verify(spark, [str(path)], ["integrity"], chunk_rows=300, least_rows=1)
+        pq.write_table(table, path, row_group_size=601)
+        found = verify(spark, [str(path)], ["integrity"], chunk_rows=600, least_rows=1)
         same(found, by_reference(table, ["integrity"]))
         assert found.verdict == verdict
 
@@ -188,20 +191,50 @@ def test_only_the_run_that_is_out_of_order_is_sorted(
     assert {n: (o.runs, o.cases) for n, o in found.properties.items()} == {n: (3, 3 * o.cases) for n, o in expected.items()}
 
 
-def test_sorted_runs_have_their_digests_compared_and_are_not_searched(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_UNIT_ROWS", 301)
-    monkeypatch.setattr(module, "_search_gathered", None)
+def test_digests_of_a_large_run_are_compared_by_the_rows_about_those_messages_alone() -> None:
     for digest, verdict in ((7, "holds"), (8, "violated")):
         table = cut_in_a_block(digest)
-        scattered = table.take(pc.sort_indices(pc.bit_wise_and(pc.multiply(pa.array(range(table.num_rows)), 7919), 1023)))
-        pq.write_table(scattered, tmp_path / f"{digest}.parquet", row_group_size=300)
-        if verdict == "violated":
-            monkeypatch.undo()
-        found = verify(spark, [str(tmp_path / f"{digest}.parquet")], ["integrity"], chunk_rows=300, least_rows=1, large_rows=0)
-        same(found, by_reference(table, ["integrity"]))
-        assert found.verdict == verdict
+        slices = [compact(Unit(table.slice(first, 601)).slice(0, alone=True)) for first in range(0, table.num_rows, 601)]
+        options = Options(("integrity",), None, large_rows=0)
+        found = settled_run("r0", slices, options)
+        wanted = wanted_of(found)
+        assert all(each["wanted_sender"] == "p" and each["low"] > 1 for each in wanted), wanted
+        rows = table.filter(found.narrowed.is_about(table["sender"], table["seq"])) if found.narrowed else table
+        assert rows.num_rows < table.num_rows // 2
+        total = Sum()
+        total.add(decided(found, rows, options))
+        same(verification_of(total, options), by_reference(table, ["integrity"]))
+        assert total.verification(None).verdict == verdict
+
+
+def test_sums_of_many_tasks_are_added_up_by_tasks(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole runs, a task each: what comes to the driver depends on the number of partitions, not on that of the tasks."""
+    runs = [trace(SWAPPED, run=f"r{n:02d}", promises=["identical", "fifo"]) for n in range(70)]
+    pq.write_table(pa.concat_tables(runs), tmp_path / "t.parquet", row_group_size=runs[0].num_rows)
+    came = []
+    collect = module._collect
+
+    def noted(rows: Any, *rest: Any) -> Any:
+        came.append([row["kind"] for row in rows.select("kind").collect()])
+        return collect(rows, *rest)
+
+    monkeypatch.setattr(module, "_collect", noted)
+    found = verify(spark, [str(tmp_path)], chunk_rows=1, least_rows=1)
+    same(found, by_reference(pa.concat_tables(runs)))
+    assert came[0].count("outcome") <= 2 * 2
+    assert came[0].count("violation") == 70
+
+
+def test_of_very_many_violations_the_driver_gets_some_and_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "_DESCRIBED", 5)
+    total = Sum()
+    for n in range(12):
+        check_one = by_reference(trace(SWAPPED, run=f"r{n:02d}"), ["identical"])
+        total.violations += [((2, 0, v.run, v.property, v.events, v.messages, v.sentence), v) for v in check_one.violations]
+        total.outcomes["identical"] = total.outcomes.get("identical", Outcome()) + check_one.properties["identical"]
+    thinned = total.thinned(20)
+    assert [v.run for _, v in thinned.violations] == [f"r{n:02d}" for n in range(5)]
+    assert thinned.outcomes["identical"].violations == 12
 
 
 def test_two_paths_with_runs_of_the_same_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -275,6 +308,8 @@ def test_small_traces_are_verified_without_spark(crash: pa.Table, tmp_path: Path
     assert main(["verify", path, "--engine", "local", "--master", "local[2]"]) == 2
     assert is_small([path])
     assert not is_small([path], crash.num_rows - 1)
+    monkeypatch.setattr("plainchant.lab.verify.parts.MANY_FILES", 0)
+    assert not is_small([path])
 
 
 FROM_A_SHELL_HERE = """

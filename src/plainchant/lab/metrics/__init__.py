@@ -8,7 +8,10 @@ with how they were noticed, ``recovery`` describes a group after a failure.
 
 from __future__ import annotations
 
+from ...core.lazily import callable_as
 from .measures import Timings, measure, timings
 from .schema import COLUMNS, METRICS, OPTIONAL, REAL_TIME
 
 __all__ = ["COLUMNS", "METRICS", "OPTIONAL", "REAL_TIME", "Timings", "measure", "timings"]
+
+callable_as(__name__, "plainchant.lab.frames")

@@ -22,7 +22,7 @@ from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ..session import send_code
 from ..verify.beside import AGAIN, APART, Rows
 from ..verify.check import plain
-from ..verify.job import packed, units_of
+from ..verify.frame import sorted_rows, units_of
 from . import detections
 from .detections import DETECTIONS, match
 from .merged import Incomplete, Merged, is_whole
@@ -73,10 +73,8 @@ class Figures(ABC):
 
         send_code(trace.sparkSession)
         types = {name: _SQL[SCHEMA.field(name).type] for name in self.columns}
-        keys = ("run", "process", "index")
         rows = trace.select(*(trace[name].cast(sql).alias(name) for name, sql in types.items()))
-        ordered = rows.repartitionByRange(*keys).sortWithinPartitions(*keys)
-        partials = ordered.mapInArrow(partial(_partials, self), _PARTIALS)
+        partials = sorted_rows(rows).mapInArrow(partial(_partials, self), _PARTIALS)
         return partials.repartition("run").mapInArrow(partial(_told, self), from_arrow_schema(self.schema))
 
     def of_frame(self, trace: DataFrame) -> pa.Table:
@@ -141,7 +139,11 @@ class DetectionsOfRuns(Figures):
             yield run, rows.rows(np.flatnonzero(is_needed & (rows.run.codes == place))).select(list(detections.COLUMNS))
 
     def shipped(self, partial: Any) -> bytes:
-        return packed(partial)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, partial.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+            stream.write_table(partial.unify_dictionaries())
+        content: bytes = sink.getvalue().to_pybytes()
+        return content
 
     def settled(self, run: str, partials: Sequence[Any]) -> bytes:
         tables = [pa.ipc.open_stream(each).read_all() if isinstance(each, bytes) else each for each in partials]

@@ -6,8 +6,11 @@ committed, ``driver`` runs the Spark job and adds everything up. Start reading w
 
 from __future__ import annotations
 
+from ...core.lazily import callable_as
 from .driver import Progress, Swept, sweep, swept
 from .plan import Definition, define
 from .store import Store
 
 __all__ = ["Definition", "Progress", "Store", "Swept", "define", "sweep", "swept"]
+
+callable_as(__name__, "plainchant.lab.frames")

@@ -120,6 +120,15 @@ class Task:
                 raise
 
 
+def unit_tables(definition: Definition, unit: int) -> dict[str, pa.Table]:
+    """What a unit's runs come to, table by table, without a directory."""
+    gathered = _Gathered(definition)
+    for number in definition.unit(unit):
+        gathered.add(number, perform)
+    gathered.judge()
+    return gathered.tables(always=True)
+
+
 class _Gathered:
     """The results of a unit's runs, until they are written."""
 

@@ -2,14 +2,14 @@
 
 One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``properties.certificates``), settle the
 runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. One shuffle brings those
-of a run together (about two bytes per event), and a second function settles these runs (``properties.proof``). Sums and
-violations come to the driver. Where certificates leave a large run in doubt, its doubtful messages are named
-(``properties.narrowing``); their rows alone are fetched by a second job and searched. Only what cannot be narrowed down is read
-again, whole, by one task a run, and the reference checks decide.
+of a run together (about two bytes per event), and a second function settles these runs (``properties.proof``) and adds up what
+tasks have settled, so that the driver gets one sum a partition (``results``). Where certificates leave a large run in doubt, its
+doubtful messages are named (``properties.narrowing``); their rows alone are fetched by a second job and searched. Only what
+cannot be narrowed down is read again, whole, by one task a run, and the reference checks decide.
 
-Two kinds of input go through Spark's own reader and are sorted by (run, process, index) first: addresses that Arrow cannot open,
-and files whose rows stand in another order than their histories'. Between driver and tasks there are only Arrow tables of (key,
-kind, value), and nothing needs more than a SparkSession: it is the same on one machine, on a cluster, and behind Spark Connect.
+Two kinds of input go through Spark's own reader and are verified as DataFrames (``frame``): addresses that Arrow cannot open, and
+files whose rows stand in another order than their histories'. Between driver and tasks there are only Arrow tables, and nothing
+needs more than a SparkSession: it is the same on one machine, on a cluster, and behind Spark Connect.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.model import TraceError
-from ...trace.reader import Part, conform, within
-from ...trace.schema import REQUIRED, Malformed, MalformedTrace
+from ...trace.reader import Part, within
+from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ...trace.validation import null_problems
-from ..properties import Verification, Violation
-from ..properties.certificates.columns import STRINGS, Rows
+from ..properties import Verification
 from ..properties.certificates.evidence import Messages
 from ..properties.certificates.records import Slice
 from ..properties.certificates.unit import Unit
@@ -36,59 +35,34 @@ from ..properties.certificates.untimed import Untimed
 from ..properties.facts import COLUMNS
 from ..properties.narrowing.narrow import Narrowed
 from ..properties.reference import require_known
-from ..properties.report import MAX_SHOWN, Result
+from ..properties.report import MAX_SHOWN
 from ..properties.timing import deadlines
 from ..properties.timing.deadlines import Timed, timed
 from ..session import send_code
 from ..session import slots as slots_of
 from ..session.progress import watched
-from . import parts
-from .beside import AGAIN, APART, Beside
-from .check import Found, judge_alone, look_closely, plain, proved, rows_of
+from . import frame, parts
+from .beside import AGAIN, APART, Beside, Rows
+from .check import Found, look_closely, plain, proved, rows_of
+from .results import LARGE_ROWS, MAX_PROBLEMS, RESULTS_SQL, Options, Sum, packed_row, sql_of, verification_of
+from .results import rows_of as result_rows
+from .tasks import tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-T = TypeVar("T")
-
-CERTIFICATE_SQL: Final = "key string, kind string, value binary"
-PACKED_SQL: Final = "run string, rows binary"
-CERTIFICATE_SCHEMA: Final = pa.schema([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())])
+_TRACE: Final = pa.schema([(name, SCHEMA.field(name).type) for name in COLUMNS])
 DIGEST_SCHEMA: Final = pa.schema(
     [("run", pa.string()), ("group", pa.string()), ("sender", pa.string()), ("seq", pa.int64()), ("digest", pa.int64())]
 )
+_TIMED_SQL: Final = "run string, cases bigint, in_time boolean"
 
-MAX_PROBLEMS: Final = 100  # malformed rows that are reported
-MAX_WARNINGS: Final = 100
+T = TypeVar("T")
 
-_UNIT_ROWS: Final = 500_000  # rows that come through Spark's reader are put together to units of this size
-_LEAST_UNIT: Final = 100_000
-LARGE_ROWS: Final = 200_000
-"""From this size a run is not simply read again by one task: out of order, Spark sorts it, and doubts are narrowed down."""
-_DESCRIBED: Final = 20_000  # a task that finds more violations describes one for each run and property
-
-
-@dataclasses.dataclass(slots=True)
-class Sum(Result):
-    """What many runs come to, with a limit to what is reported."""
-
-    beside: dict[str, bytes] = dataclasses.field(default_factory=dict)  # by run, what was computed beside
-
-    def add(self, other: Result) -> None:
-        Result.add(self, other)
-        if isinstance(other, Sum):
-            self.beside |= other.beside
-        del self.warnings[MAX_WARNINGS:]
-        del self.malformed[MAX_PROBLEMS:]
-
-    def thinned(self, most: int | None) -> Sum:
-        """Limits what a task sends if everything is wrong."""
-        if most is not None and len(self.violations) > _DESCRIBED:
-            first: dict[tuple[str, str], tuple[tuple[Any, ...], Violation]] = {}
-            for key, violation in sorted(self.violations, key=lambda pair: pair[0]):
-                first.setdefault((violation.run, violation.property), (key, violation))
-            self.violations = list(first.values())
-        return self
+_FILE: Final = "file"  # the column with the file from which a row is
+_SUMS_HERE: Final = 64  # sums of more tasks do not come to the driver one by one
+_LEAST_UNIT: Final = 100_000  # rows; smaller row groups are put together
+_ROWS_A_PARTITION: Final = 5_000_000
 
 
 def verify(
@@ -114,7 +88,7 @@ def verify(
     paths = [str(path) for path in paths]
     options = Options(tuple(properties) if properties is not None else None, most, large_rows, beside)
     try:
-        plan = parts.plan(paths, slots_of(spark), chunk_rows=chunk_rows, least_rows=least_rows)
+        plan = parts.plan(paths, slots_of(spark), chunk_rows=chunk_rows, least_rows=least_rows, spark=spark)
         total = Sum()
         with watched(spark, progress, "reading"):
             open_runs = _verify_chunks(spark, plan, options, total) if plan.chunks else []
@@ -132,17 +106,17 @@ def verify(
         if any(found.unresolved for found in open_runs):
             with watched(spark, progress, "comparing"):
                 messages = _unresolved(open_runs)
-                digests = tasks(spark, plan.pieces_with_any(messages), partial(_digests, messages), _sql(DIGEST_SCHEMA))
+                digests = tasks(spark, plan.pieces_with_any(messages), partial(_digests, messages), sql_of(DIGEST_SCHEMA))
                 open_runs = _compare(digests, open_runs, total)
         if any(found.untimed is not None for found in open_runs):
             with watched(spark, progress, "timing"):
                 wanted = _untimed(open_runs)
-                moments = tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), _sql(deadlines.BLOCKS))
+                moments = tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), sql_of(deadlines.BLOCKS))
                 open_runs = _time(moments, _partitions(spark, plan.rows), open_runs, total)
         if any(found.narrowed is not None for found in open_runs):
             with watched(spark, progress, "searching"):
                 open_runs = _search_narrowed(
-                    lambda wanted: tasks(spark, plan.pieces_with_any(wanted), partial(_about, wanted), PACKED_SQL),
+                    lambda wanted: tasks(spark, plan.pieces_with_any(wanted), partial(_about, wanted), sql_of(_TRACE)),
                     *(_partitions(spark, plan.rows), open_runs, options, total),
                 )
         if open_runs:
@@ -159,69 +133,65 @@ def verify(
     return verification_of(total, options)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """What tasks have to know."""
-
-    properties: tuple[str, ...] | None
-    most: int | None
-    large_rows: int = LARGE_ROWS
-    beside: Beside | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """What is read of a trace."""
-        return tuple(dict.fromkeys((*COLUMNS, *(self.beside.columns if self.beside is not None else ()))))
+def planned(spark: SparkSession, paths: Sequence[str], properties: Sequence[str] | None = None) -> tuple[int, DataFrame]:
+    """How many chunks ``verify`` reads, and the DataFrame of its first job, which settles what can be settled."""
+    plan = parts.plan(paths, slots_of(spark), spark=spark)
+    return len(plan.chunks), _settled(spark, plan, Options(tuple(properties) if properties is not None else None, MAX_SHOWN))
 
 
 def compute(spark: SparkSession, plan: parts.Plan, beside: Beside, runs: Set[str]) -> dict[str, bytes]:
     """The results of some runs, from partials with everything in them and without verification."""
-    pieces = plan.pieces_with_any(runs)
-    made = tasks(spark, pieces, partial(_partials, beside, frozenset(runs)), CERTIFICATE_SQL)
-    settled = made.repartition(_partitions(spark, plan.rows), "key").mapInArrow(
-        partial(_settle, Options((), 0, beside=beside)), CERTIFICATE_SQL
-    )
-    total = Sum()
-    _collect(settled, total)
-    return total.beside
+    made = tasks(spark, plan.pieces_with_any(runs), partial(_partials, beside, frozenset(runs)), RESULTS_SQL)
+    return _settled_beside(made, _partitions(spark, plan.rows), beside)
 
 
 def _partials(beside: Beside, runs: Set[str], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
     for table in parts.read(piece, columns=beside.columns):
-        found = beside.partials(Rows(table), everything=True)
-        yield from _rows((run, "partial", beside.shipped(each)) for run, each in found if run in runs)
+        yield from _shipped(beside, ((run, each) for run, each in beside.partials(Rows(table), everything=True) if run in runs))
 
 
-def verification_of(total: Sum, options: Options) -> Verification:
-    """The same result whichever task finished first."""
-    total.malformed.sort(key=lambda p: (p.file or "", p.run or "", p.process or "", p.index or 0, p.problem))
-    del total.malformed[MAX_PROBLEMS:]
-    total.warnings = sorted(set(total.warnings))
-    return total.verification(options.properties)
+def _partials_in(beside: Beside, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for table in frame.units_of(batches):
+        yield from _shipped(beside, beside.partials(Rows(table), everything=True))
+
+
+def _shipped(beside: Beside, partials: Iterable[tuple[str, Any]]) -> Iterator[pa.RecordBatch]:
+    return (packed_row(run, "partial", beside.shipped(each)) for run, each in partials)
+
+
+def _settled_beside(partials: DataFrame, partitions: int, beside: Beside) -> dict[str, bytes]:
+    """Brings the partials of each run together."""
+    settle, total = partial(_settle, Options((), 0, beside=beside)), Sum()
+    total.add_rows(partials.repartition(partitions, "key").mapInArrow(settle, RESULTS_SQL).toArrow())
+    return total.beside
 
 
 def _verify_chunks(spark: SparkSession, plan: parts.Plan, options: Options, total: Sum) -> list[Found]:
     """Settles what can be settled; returns the runs that have to be searched."""
-    frame = tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), CERTIFICATE_SQL)
-    if any(chunk.elsewhere is None or chunk.elsewhere for chunk in plan.chunks):
-        frame = frame.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, options), CERTIFICATE_SQL)
-    return _collect(frame, total)
+    return _collect(_settled(spark, plan, options), options, total)
+
+
+def _settled(spark: SparkSession, plan: parts.Plan, options: Options) -> DataFrame:
+    """What tasks settle, and the runs that are open. Sums of many tasks are added up by tasks."""
+    found = tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), RESULTS_SQL)
+    is_split = any(chunk.elsewhere is None or chunk.elsewhere for chunk in plan.chunks)
+    if is_split or len(plan.chunks) > _SUMS_HERE:
+        found = found.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, options), RESULTS_SQL)
+    return found
 
 
 def _partitions(spark: SparkSession, rows: int) -> int:
     """One for every few million events, so that a partition's certificates are some megabytes."""
-    return int(min(64, max(slots_of(spark), rows // 5_000_000)))
+    return max(slots_of(spark), rows // _ROWS_A_PARTITION)
 
 
-def _collect(frame: DataFrame, total: Sum) -> list[Found]:
-    open_runs: list[Found] = []
-    table = frame.toArrow()
-    for row in table.to_pylist():
-        if row["kind"] == "sum":
-            total.add(pickle.loads(row["value"]))
-        else:
-            open_runs.append(pickle.loads(row["value"]))
-    return sorted(open_runs, key=lambda found: found.run)
+def _collect(rows: DataFrame, options: Options, total: Sum) -> list[Found]:
+    """Adds results to the sum; returns what is known of runs that are open."""
+    table = rows.toArrow()
+    total.add_rows(table)
+    total.thinned(options.most)
+    values = table.filter(pc.equal(table.column("kind"), "open")).column("value").to_pylist()
+    return sorted(map(pickle.loads, values), key=lambda found: found.run)
 
 
 def _unresolved(open_runs: Sequence[Found]) -> dict[str, tuple[Messages, ...]]:
@@ -253,10 +223,13 @@ def _time(moments: DataFrame, partitions: int, open_runs: list[Found], total: Su
     """Holds deliveries against the deadlines of their sends; returns the runs that are still open."""
     wanted = _untimed(open_runs)
     together = moments.repartition(partitions, "run", "group", "sender", "block")
-    seen = together.mapInArrow(partial(_timed, wanted), "run string, cases bigint, in_time boolean").toArrow().to_pylist()
+    seen = together.mapInArrow(partial(_timed, wanted), _TIMED_SQL).toArrow().to_pylist()
+    by_run: dict[str, list[Timed]] = {}
+    for row in seen:
+        by_run.setdefault(row["run"], []).append(Timed(row["cases"], row["in_time"]))
     for found in open_runs:
-        mine = [row for row in seen if row["run"] == found.run]
-        found.settle_times(Timed(sum(row["cases"] for row in mine), all(row["in_time"] for row in mine)))
+        mine = by_run.get(found.run, [])
+        found.settle_times(Timed(sum(each.cases for each in mine), all(each.in_time for each in mine)))
     return _still_open(open_runs, total)
 
 
@@ -277,25 +250,15 @@ def _search_narrowed(
         return open_runs
     rows = rows_about({run: found.narrowed.without_skeleton() for run, found in chosen.items() if found.narrowed is not None})
     together = rows.repartition(min(len(chosen), partitions), "run")
-    settled = together.mapInArrow(partial(_settle_narrowed, chosen, options), CERTIFICATE_SQL)
-    return _collect(settled, total) + [found for found in open_runs if found.run not in chosen]
-
-
-def _about_in(wanted: Mapping[str, Narrowed], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Of rows as Spark reads them, those about doubtful messages, packed run by run."""
-    for batch in batches:
-        table = pa.Table.from_batches([batch])
-        for run, narrowed in wanted.items():
-            about = narrowed.is_about(table.column("sender"), table.column("seq"))
-            rows = table.filter(pc.and_(pc.equal(table.column("run"), run), about))
-            if rows.num_rows:
-                yield pa.RecordBatch.from_pydict({"run": [run], "rows": [packed(parts.typed(rows, None))]})
+    settled = together.mapInArrow(partial(_settle_narrowed, chosen, options), RESULTS_SQL)
+    return _collect(settled, options, total) + [found for found in open_runs if found.run not in chosen]
 
 
 def _about(wanted: Mapping[str, Narrowed], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece that are about doubtful messages, packed run by run."""
-    spans = [narrowed.span for narrowed in wanted.values()]
-    for run, narrowed in wanted.items():
+    """The rows of a piece that are about doubtful messages."""
+    here = {run: narrowed for run, narrowed in wanted.items() if piece.may_hold(run)}
+    spans = [narrowed.span for narrowed in here.values()]
+    for run, narrowed in here.items():
 
         def chosen(keys: pa.Table, run: str = run, narrowed: Narrowed = narrowed) -> pa.ChunkedArray | None:
             about = narrowed.is_about(keys.column("sender"), keys.column("seq"))
@@ -304,41 +267,34 @@ def _about(wanted: Mapping[str, Narrowed], piece: parts.Piece) -> Iterator[pa.Re
 
         low, high = min(span[0] for span in spans), max(span[1] for span in spans)
         for table in parts.rows_about(piece, (low, high), chosen):
-            yield pa.RecordBatch.from_pydict({"run": [run], "rows": [packed(table)]})
-
-
-def packed(rows: pa.Table) -> bytes:
-    """Rows as bytes, with strings as dictionaries."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-        stream.write_table(rows.unify_dictionaries())
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+            yield from plain(table.select(_TRACE.names)).cast(_TRACE).to_batches()
 
 
 def _settle_narrowed(
     chosen: Mapping[str, Found], options: Options, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    tables: dict[str, list[pa.Table]] = {}
-    for batch in batches:
-        for row in batch.to_pylist():
-            tables.setdefault(row["run"], []).append(plain(pa.ipc.open_stream(row["rows"]).read_all()))
+    table = pa.Table.from_batches(batches, _TRACE)
     total = Sum()
-    for run, pieces in sorted(tables.items()):
+    for run in sorted(table.column("run").unique().to_pylist()):
         found = chosen[run]
-        found.settle_narrowed(pa.concat_tables(pieces), options.most)
+        found.settle_narrowed(table.filter(pc.equal(table.column("run"), run)), options.most)
         if found.is_open:
-            yield from _rows([(run, "open", found)])
+            yield packed_row(run, "open", found)
         else:
             total.add(found)
-    if total.outcomes:
-        yield from _rows([("#", "sum", total.thinned(options.most))])
+    yield from result_rows(total.thinned(options.most), "sum")
 
 
 def _search(spark: SparkSession, plan: parts.Plan, open_runs: list[Found], options: Options, total: Sum) -> None:
-    """Reads each of these runs again, whole, in one task."""
-    work = [(found, tuple(plan.pieces_with(found.run))) for found in open_runs]
-    _collect(tasks(spark, work, partial(_search_run, options), CERTIFICATE_SQL), total)
+    """Reads these runs again, whole: a large one in a task of its own, small ones together."""
+    pieces = plan.pieces_of(found.run for found in open_runs)
+    bundles: list[list[Found]] = [[]]
+    for found in open_runs:
+        if sum(other.rows for other in bundles[-1]) + found.rows > parts.LEAST_ROWS and bundles[-1]:
+            bundles.append([])
+        bundles[-1].append(found)
+    work = [(bundle, tuple(dict.fromkeys(p for found in bundle for p in pieces[found.run]))) for bundle in bundles]
+    _collect(tasks(spark, work, partial(_search_runs, options), RESULTS_SQL), options, total)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -362,131 +318,73 @@ def _sources_of(plan: parts.Plan, runs: Set[str]) -> Iterator[_Source]:
 
 
 def _verify_sorted(spark: SparkSession, source: _Source, options: Options, total: Sum) -> None:
-    """The way through Spark's reader: sorted, certified, settled; what is left is gathered by run and searched."""
-    from pyspark.sql import functions as F
-
-    frame = _frame(spark, source, options.columns)
-    if source.runs is None and not frame.take(1):
+    """The way through Spark's reader. Where some runs are named, it is because they are out of order."""
+    rows = _frame(spark, source)
+    if source.runs is None and not rows.take(1):
         raise TraceError(parts.without_rows(source.path))
-    keys = ["run", "process", "index"]
-    nothing = frame.filter(" or ".join(f"{name} is null" for name in REQUIRED))
-    for row in nothing.limit(MAX_PROBLEMS).collect():
-        missing = [name for name in REQUIRED if row[name] is None]
-        total.malformed.append(Malformed(row["file"], row["run"], row["process"], row["index"], f"column {missing[0]!r} is null"))
-    if total.malformed:
-        return
-    ordered = frame.drop("file").repartitionByRange(*keys).sortWithinPartitions(*keys)
-    certified = ordered.mapInArrow(partial(_certify_sorted, options), CERTIFICATE_SQL)
-    settled = certified.repartition("key").mapInArrow(partial(_settle, options), CERTIFICATE_SQL)
-    open_runs = _collect(settled, total)
-    if total.malformed:
-        total.malformed = _with_files(frame, total.malformed)
-        return
-    if any(found.unresolved for found in open_runs):
-        open_runs = _compare(_digests_in(frame, _unresolved(open_runs)), open_runs, total)
-    untimed = _untimed(open_runs)
-    if untimed:
-        block = F.call_function("div", F.col("seq"), F.lit(deadlines.BLOCK)).alias("block")
-        told = frame.filter(F.col("run").isin(list(untimed)) & F.col("kind").isin("send", "deliver"))
-        moments = told.select(*deadlines.COLUMNS, block, "run")
-        open_runs = _time(moments, slots_of(spark), open_runs, total)
-    rows = frame.drop("file")
-    open_runs = _search_narrowed(
-        lambda wanted: rows.filter(F.col("run").isin(list(wanted))).mapInArrow(partial(_about_in, wanted), PACKED_SQL),
-        *(slots_of(spark), open_runs, options, total),
-    )
-    if open_runs:
-        wanted = frame.filter(F.col("run").isin([found.run for found in open_runs]))
-        found = {found.run: found for found in open_runs}
-        _collect(wanted.repartition("run").mapInArrow(partial(_search_gathered, found, options), CERTIFICATE_SQL), total)
+    found = frame.summed(frame.results(rows.drop(_FILE), options, in_order=source.runs is None), options)
+    found.malformed = _with_files(rows, found.malformed)
+    total.add(found)
+    if options.beside is not None and not found.malformed:
+        ordered = frame.sorted_rows(rows.select(*options.beside.columns))
+        made = ordered.mapInArrow(partial(_partials_in, options.beside), RESULTS_SQL)
+        total.beside |= _settled_beside(made, slots_of(spark), options.beside)
 
 
-def _with_files(frame: DataFrame, malformed: Sequence[Malformed]) -> list[Malformed]:
+def _with_files(trace: DataFrame, malformed: Sequence[Malformed]) -> list[Malformed]:
     """Problems with the files of their rows, which sorting forgets. Where a row stands twice, the last of its files counts."""
     from pyspark.sql import functions as F
+
+    if not malformed:
+        return []
 
     places = [(problem.run, problem.process, problem.index) for problem in malformed]
     is_one = F.lit(False)
     for run, process, index in places:
-        is_one = is_one | ((F.col("run") == run) & (F.col("process") == process) & (F.col("index") == index))
-    rows = frame.filter(is_one).select("run", "process", "index", "file").sort("file").collect()
+        same = F.col("run").eqNullSafe(F.lit(run)) & F.col("process").eqNullSafe(F.lit(process))
+        is_one = is_one | (same & F.col("index").eqNullSafe(F.lit(index)))
+    rows = trace.filter(is_one).select("run", "process", "index", "file").sort("file").collect()
     files = {(row["run"], row["process"], row["index"]): row["file"] for row in rows}
     return [dataclasses.replace(p, file=p.file or files.get(at)) for p, at in zip(malformed, places, strict=True)]
 
 
-def _digests_in(frame: DataFrame, wanted: Mapping[str, Sequence[Messages]]) -> DataFrame:
-    """The digests that rows give for some messages."""
-    from pyspark.sql import functions as F
-
-    is_wanted = F.lit(False)
-    for run, messages in wanted.items():
-        for group, sender, low, high in messages:
-            of_sender = (F.col("run") == run) & (F.col("group") == group) & (F.col("sender") == sender)
-            is_wanted = is_wanted | (of_sender & F.col("seq").between(low, high))
-    about = F.col("kind").isin("send", "deliver") & F.col("digest").isNotNull()
-    return frame.filter(about & is_wanted).select(DIGEST_SCHEMA.names)
-
-
-def _frame(spark: SparkSession, source: _Source, wanted: Sequence[str]) -> DataFrame:
+def _frame(spark: SparkSession, source: _Source) -> DataFrame:
     """The rows of some files as Spark reads them, in our columns and types, with the file each came from."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
-        frame = spark.read.parquet(*source.files)
-        problems = conform(to_arrow_schema(frame.schema).empty_table())[1]
+        read = spark.read.parquet(*source.files)
+        rows = frame.conformed(read.withColumn(_FILE, F.col("_metadata.file_path")), source.path)
     except AnalysisException as error:
         reason = str(error).splitlines()[0]
         raise TraceError(
             f"cannot read a trace at {source.path}: {reason}; check the address, and that Spark knows its kind"
         ) from error
-    if problems:
-        raise MalformedTrace([Malformed(source.path, None, None, None, problem) for problem in problems])
-    types = {"members": "array<string>", **dict.fromkeys(STRINGS, "string")}
-    others = [name for name in wanted if name != "run"]
-    columns = [F.col(f"`{name}`").cast(types.get(name, "bigint")).alias(name) for name in others]
-    run, file = F.concat(F.lit(source.label), F.col("run")), F.col("_metadata.file_path").alias("file")
     if source.runs is not None:
-        frame = frame.filter(F.col("run").isin([run[len(source.label) :] for run in source.runs]))
-    return frame.select(run.alias("run"), *columns, file)
-
-
-def tasks(spark: SparkSession, work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], schema: str) -> DataFrame:
-    """One task for each piece of work, and what all of them yield."""
-    return spark.range(0, len(work), 1, len(work)).mapInArrow(partial(_perform, work, task), schema)
-
-
-def _perform(
-    work: Sequence[T], task: Callable[[T], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            yield from task(work[number])
-
-
-def _sql(schema: pa.Schema) -> str:
-    return ", ".join(f"`{field.name}` {'string' if pa.types.is_string(field.type) else 'bigint'}" for field in schema)
-
-
-def _rows(told: Iterable[tuple[str, str, object]]) -> Iterator[pa.RecordBatch]:
-    for key, kind, value in told:
-        row = {"key": key, "kind": kind, "value": pickle.dumps(value, protocol=5)}
-        yield pa.RecordBatch.from_pylist([row], schema=CERTIFICATE_SCHEMA)
+        rows = rows.filter(F.col("run").isin([run[len(source.label) :] for run in source.runs]))
+    run = F.concat(F.lit(source.label), F.col("run"))
+    return rows.withColumn("run", run) if source.label else rows
 
 
 def _certify_chunk(options: Options, work: tuple[int, parts.Chunk]) -> Iterator[pa.RecordBatch]:
-    yield from _rows(certify_chunk(work[1], work[0], options))
+    number, chunk = work
+    for found in certify_chunk(chunk, options):
+        if isinstance(found, Sum):
+            yield from result_rows(found.thinned(options.most), f"sum {number}")
+        else:
+            yield packed_row(found.run, "slice", frame.compact(found)) if isinstance(found, Slice) else packed_row(*found)
 
 
-def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator[tuple[str, str, object]]:
-    """What a chunk has to say: slices of runs that are split, and the sum of those that are whole."""
+def certify_chunk(chunk: parts.Chunk, options: Options) -> Iterator[Slice | tuple[str, str, bytes] | Sum]:
+    """What a chunk has to say: slices of runs that are split, their partials (run, kind, bytes) of what is computed beside, and
+    the sum of those that are whole."""
     total = Sum()
     try:
         table, files = parts.gathered(chunk.pieces, columns=options.columns)
     except MalformedTrace as error:
         total.malformed = list(error.malformed)
-        yield f"#{number}", "sum", total
+        yield total
         return
     units = [Unit(table.slice(first, rows), within(files, first, rows), options.columns) for first, rows in _bundles(files)]
     if any(unit.without_place for unit in units):
@@ -495,7 +393,7 @@ def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator
     for unit in units:
         for place, run in enumerate(unit.runs):
             if run in split:
-                yield run, "slice", unit.slice(place, alone=True)
+                yield unit.slice(place, alone=True)
     if options.beside is not None and not total.malformed:
         for run, partials in _beside(units, options.beside).items():
             if run in split:
@@ -504,7 +402,7 @@ def certify_chunk(chunk: parts.Chunk, number: int, options: Options) -> Iterator
                 total.beside[run] = _settled_here(run, partials, table, options.beside)
     for found in _whole(units, split, table, files, options):
         total.add(found)
-    yield f"#{number}", "sum", total.thinned(options.most)
+    yield total
 
 
 def _beside(units: Sequence[Unit], beside: Beside) -> dict[str, list[Any]]:
@@ -555,34 +453,28 @@ def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Seque
 
 
 def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Brings the slices of each run together; passes on what is settled already."""
-    slices: dict[str, list[Slice]] = {}
+    """Brings the slices of each run together, and adds up what is settled."""
+    total, slices = Sum(), list[pa.RecordBatch]()
     partials: dict[str, list[bytes]] = {}
     for batch in batches:
-        yield batch.filter(pc.invert(pc.is_in(batch.column("kind"), pa.array(["slice", "partial"]))))
-        for row in batch.filter(pc.equal(batch.column("kind"), "slice")).to_pylist():
-            slices.setdefault(row["key"], []).append(pickle.loads(row["value"]))
-        for row in batch.filter(pc.equal(batch.column("kind"), "partial")).to_pylist():
+        kinds = batch.column("kind")
+        slices.append(batch.filter(pc.equal(kinds, "slice")))
+        for row in batch.filter(pc.equal(kinds, "partial")).select(["key", "value"]).to_pylist():
             partials.setdefault(row["key"], []).append(pickle.loads(row["value"]))
-    total = Sum()
+        total.add_rows(batch.filter(pc.invert(pc.is_in(kinds, pa.array(["slice", "partial"])))))
     if options.beside is not None:
         total.beside |= {run: options.beside.settled(run, mine) for run, mine in partials.items()}
-    for run in sorted(slices):
-        found = judge_alone(run, slices.pop(run), options.properties, options.most, narrow_from=options.large_rows)
-        found.tell_misplaced(options.large_rows)
-        if found.is_open:
-            yield from _rows([(run, "open", found)])
-        else:
-            total.add(found)
-    if total.outcomes or total.warnings or total.malformed or total.beside:
-        yield from _rows([("#", "sum", total.thinned(options.most))])
+    for batch in frame.settle(options, iter(slices)):
+        yield batch.filter(pc.equal(batch.column("kind"), "open"))
+        total.add_rows(batch)
+    yield from result_rows(total.thinned(options.most), "sum")
 
 
 def _digests(wanted: Mapping[str, Sequence[Messages]], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
     """The digests that rows give for some messages, each once."""
     names = ["run", "group", "sender", "seq", "digest"]
     for table in parts.read(piece, columns=(*names, "kind")):
-        for run, messages in wanted.items():
+        for run, messages in _present(wanted, table):
             about = pc.is_in(table.column("kind"), pa.array(["send", "deliver"]))
             about = pc.and_(pc.equal(table.column("run"), run), about)
             rows = table.filter(pc.and_(about, pc.is_valid(table.column("digest")))).select(names)
@@ -596,7 +488,7 @@ def _digests(wanted: Mapping[str, Sequence[Messages]], piece: parts.Piece) -> It
 def _times(wanted: Mapping[str, Untimed], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
     """The rows that show when messages with deadlines were sent and delivered."""
     for table in parts.read(piece, columns=("run", *deadlines.COLUMNS)):
-        for run, untimed in wanted.items():
+        for run, untimed in _present(wanted, table):
             yield from deadlines.blocks(table.filter(pc.equal(table.column("run"), run)), run, untimed)
 
 
@@ -609,57 +501,25 @@ def _timed(wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]) -> 
         yield pa.RecordBatch.from_pydict({"run": [run], "cases": [seen.cases], "in_time": [seen.in_time]})
 
 
-def _search_run(options: Options, work: tuple[Found, tuple[parts.Piece, ...]]) -> Iterator[pa.RecordBatch]:
-    """Reads a run whole and lets the reference checks decide what is open."""
-    found, pieces = work
+def _present(wanted: Mapping[str, T], table: pa.Table) -> Iterator[tuple[str, T]]:
+    """What is wanted of the runs that have rows in a table."""
+    for run in table.column("run").unique().to_pylist():
+        if run in wanted:
+            yield run, wanted[run]
+
+
+def _search_runs(options: Options, work: tuple[list[Found], tuple[parts.Piece, ...]]) -> Iterator[pa.RecordBatch]:
+    """Reads some runs whole and lets the reference checks decide what is open."""
+    bundle, pieces = work
     total = Sum()
     try:
-        table, files = parts.gathered(pieces, found.run, options.columns)
-        look_closely(found, table, files, options.properties, options.most)
-        total.add(found)
-        if options.beside is not None and not found.malformed:
-            total.beside[found.run] = _settled_here(found.run, [], table, options.beside)
+        table, files = parts.gathered(pieces, {found.run for found in bundle}, options.columns)
+        for found in bundle:
+            rows, parts_of_run = rows_of(table, files, found.run)
+            look_closely(found, rows, parts_of_run, options.properties, options.most)
+            total.add(found)
+            if options.beside is not None and not found.malformed:
+                total.beside[found.run] = _settled_here(found.run, [], rows, options.beside)
     except MalformedTrace as error:
         total.malformed = list(error.malformed)
-    yield from _rows([(found.run, "sum", total.thinned(options.most))])
-
-
-def _certify_sorted(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for table in units_of(batches):
-        unit = Unit(table, (), options.columns)
-        yield from _rows((run, "slice", unit.slice(place, alone=True)) for place, run in enumerate(unit.runs))
-        if options.beside is not None:
-            found = options.beside.partials(unit.rows, everything=True)
-            yield from _rows((run, "partial", options.beside.shipped(each)) for run, each in found)
-
-
-def units_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Rows that come through Spark, put together to tables that are worth a unit."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(part.num_rows for part in waiting) >= _UNIT_ROWS:
-            yield parts.typed(pa.Table.from_batches(waiting), None)
-            waiting = []
-    if waiting:
-        yield parts.typed(pa.Table.from_batches(waiting), None)
-
-
-def _search_gathered(
-    open_runs: dict[str, Found], options: Options, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Runs that came together through a shuffle: their rows, and the files these came from."""
-    tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
-    if not tables:
-        return
-    table = pa.concat_tables(tables).sort_by("file")
-    names = table.column("file").to_pylist()
-    places = [at for at in range(len(names)) if at == 0 or names[at] != names[at - 1]]
-    files = [Part(names[a], a, b - a) for a, b in zip(places, [*places[1:], len(names)], strict=True)]
-    rows = parts.typed(table.drop_columns(["file"]), None)
-    total = Sum()
-    for run in sorted(set(rows.column("run").to_pylist())):
-        found = open_runs[run]
-        look_closely(found, *rows_of(rows, files, run), options.properties, options.most)
-        total.add(found)
-    yield from _rows([("#", "sum", total.thinned(options.most))])
+    yield from result_rows(total.thinned(options.most), "sum")

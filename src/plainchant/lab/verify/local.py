@@ -16,7 +16,8 @@ from ..properties.reference import require_known
 from ..properties.report import MAX_SHOWN
 from . import parts
 from .beside import Beside
-from .job import Options, Sum, certify_chunk, verification_of
+from .job import certify_chunk
+from .results import Options, Sum, verification_of
 
 HERE_UP_TO: Final = 300_000
 """Rows of traces that are verified without Spark, unless somebody says otherwise."""
@@ -24,8 +25,11 @@ _ONE_CHUNK: Final = 2**62
 
 
 def is_small(paths: Sequence[str], up_to: int = HERE_UP_TO) -> bool:
-    """Whether Spark is not worth its start. What is malformed as files is told here, at once."""
+    """Whether Spark is not worth its start. What is malformed as files is told here, at once. Many files are not small, as
+    reading their footers alone takes longer than Spark's start."""
     try:
+        if parts.files_of(paths) > parts.MANY_FILES:
+            return False
         found = parts.plan(paths, 1)
     except MalformedTrace:
         return True
@@ -47,10 +51,9 @@ def verify_here(
         plan = parts.plan([str(path) for path in paths], 1, chunk_rows=_ONE_CHUNK, least_rows=_ONE_CHUNK)
         if plan.foreign:
             raise TraceError(f"only Spark can read {plan.foreign[0]}: leave out --engine local")
-        for number, chunk in enumerate(plan.chunks):
-            for _, kind, found in certify_chunk(chunk, number, options):
-                assert kind == "sum"
-                assert isinstance(found, Sum)
+        for chunk in plan.chunks:
+            for found in certify_chunk(chunk, options):
+                assert isinstance(found, Sum)  # all its runs are whole
                 total.add(found)
         if results is not None:
             results |= total.beside

@@ -1,10 +1,10 @@
 """What there is to read: from paths to chunks of row groups, a chunk for each task.
 
-The driver reads footers only. A chunk is some row groups, of one file or of several small ones, that fill a task for about a
-second. The statistics of the column ``run`` tell which runs a row group can hold, so a chunk knows which of its runs may go on
-elsewhere: those are *split*, and their certificates have to meet; all others are *whole*, and the task that reads them settles
-them. Without statistics every run may be split, which costs a shuffle. If there are several paths, a run is called by its path
-and its name.
+Planning reads footers only, those of many files in Spark's tasks, and takes time in proportion to the row groups. A chunk is some
+row groups, of one file or of several small ones, that fill a task for about a second. The statistics of the column ``run`` tell
+which runs a row group can hold, so a chunk knows which of its runs may go on elsewhere: those are *split*, and their certificates
+have to meet; all others are *whole*, and the task that reads them settles them. Without statistics every run may be split, which
+costs a shuffle. If there are several paths, a run is called by its path and its name.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
-from typing import Any, Final
+from functools import cached_property
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,11 +30,20 @@ from ...trace.reader import Part, conform, filesystem_of, find_files, newer_file
 from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ..properties.certificates.columns import STRINGS
 from ..properties.facts import COLUMNS
+from .tasks import tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Span: TypeAlias = tuple[str, str]  # from one run to another, by name, both included
 
 CHUNK_ROWS: Final = 1_000_000  # a chunk is closed when it has this many rows
 LEAST_ROWS: Final = 200_000  # chunks are not smaller: starting a task costs more than such a piece
 
+MANY_FILES: Final = 500  # from this number on, Spark's tasks read the footers
 _FOOTERS_AT_ONCE: Final = 16
+_FOOTERS_A_TASK: Final = 250
+_FOOTERS_SQL: Final = "file bigint, `group` bigint, rows bigint, low string, high string, problem string"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,46 +58,65 @@ class Piece:
     low: str | None
     high: str | None  # the first and the last run that it can hold, by name; None: unknown
 
+    def may_hold(self, run: str) -> bool:
+        return self.low is None or self.high is None or self.low <= run <= self.high
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one task reads, and between which names runs may also stand elsewhere (None: everywhere)."""
+    """What one task reads, and between which names runs may also stand elsewhere, in order (None: everywhere)."""
 
     pieces: tuple[Piece, ...]
-    elsewhere: tuple[tuple[str, str], ...] | None
+    elsewhere: tuple[Span, ...] | None
 
     @property
     def rows(self) -> int:
         return sum(piece.rows for piece in self.pieces)
 
     def is_split(self, run: str) -> bool:
-        return self.elsewhere is None or any(low <= run <= high for low, high in self.elsewhere)
+        return self.elsewhere is None or _is_within(self.elsewhere, run)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """Everything there is to read."""
 
     chunks: tuple[Chunk, ...]
     foreign: tuple[str, ...]  # paths that Arrow cannot open; Spark may
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return sum(chunk.rows for chunk in self.chunks)
 
-    def pieces_with(self, run: str) -> list[Piece]:
-        """The pieces that can hold rows of a run."""
-        every = (piece for chunk in self.chunks for piece in chunk.pieces)
-        return [p for p in every if p.low is None or p.high is None or p.low <= run <= p.high]
+    def pieces_of(self, runs: Iterable[str]) -> dict[str, list[Piece]]:
+        """For each of some runs, the pieces that can hold rows of it. (A piece knows its runs by name: no search a run.)"""
+        names = sorted(runs)
+        found: dict[str, list[Piece]] = {name: [] for name in names}
+        for piece in (piece for chunk in self.chunks for piece in chunk.pieces):
+            if piece.low is None or piece.high is None:
+                those = names
+            else:
+                those = names[bisect_left(names, piece.low) : bisect_right(names, piece.high)]
+            for name in those:
+                found[name].append(piece)
+        return found
 
     def pieces_with_any(self, runs: Iterable[str]) -> list[Piece]:
         """The pieces that can hold rows of some runs, each once."""
-        pieces = {piece for run in runs for piece in self.pieces_with(run)}
+        pieces = {piece for those in self.pieces_of(runs).values() for piece in those}
         return sorted(pieces, key=lambda piece: (piece.path, piece.file, piece.groups))
 
 
-def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, least_rows: int = LEAST_ROWS) -> Plan:
-    """Looks at the footers of everything that the paths mean.
+def plan(
+    paths: Sequence[str],
+    slots: int,
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+    least_rows: int = LEAST_ROWS,
+    spark: SparkSession | None = None,
+    many_files: int = MANY_FILES,
+) -> Plan:
+    """Looks at the footers of everything that the paths mean: here, or, of many files, by tasks of ``spark``.
 
     Raises TraceError if there is nothing or no row in it, and MalformedTrace for files that are no Parquet, lack a column or are
     too new."""
@@ -104,18 +134,26 @@ def plan(paths: Sequence[str], slots: int, *, chunk_rows: int = CHUNK_ROWS, leas
                 raise
             foreign.append(path)
             continue
-        before = len(groups), len(malformed)
-        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-            for found, problems in pool.map(lambda file: _footer(filesystem, path, file, label), files):  # noqa: B023
-                groups += found
-                malformed += problems
-        if len(malformed) == before[1] and not any(piece.rows for piece in groups[before[0] :]):
+        before = len(malformed)
+        if spark is not None and len(files) > many_files:
+            found = _footers_by_tasks(spark, path, files)
+        else:
+            found = _footers(filesystem, files)
+        own = [_piece(path, files, label, each) for each in found if each.problem is None]
+        malformed += [Malformed(files[each.file], None, None, None, each.problem) for each in found if each.problem is not None]
+        if len(malformed) == before and not any(piece.rows for piece in own):
             raise TraceError(without_rows(path))
+        groups += own
     if malformed:
         raise MalformedTrace(malformed)
     rows = sum(piece.rows for piece in groups)
     wanted = min(chunk_rows, max(least_rows, rows // (4 * slots)))
     return Plan(tuple(_chunks(groups, wanted)), tuple(foreign))
+
+
+def files_of(paths: Sequence[str]) -> int:
+    """How many files some paths mean, as far as Arrow can tell."""
+    return sum(len(find_files(path)[1]) for path in dict.fromkeys(paths) if not only_spark_knows(path))
 
 
 def without_rows(path: str) -> str:
@@ -133,31 +171,74 @@ def only_spark_knows(path: str) -> bool:
     return False
 
 
-def _footer(filesystem: fs.FileSystem, path: str, file: str, label: str) -> tuple[list[Piece], list[Malformed]]:
-    """The row groups of a file, or what is wrong with it."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Footer:
+    """A row group of a file, or what is wrong with the file; ``file`` is its number."""
+
+    file: int
+    group: int
+    rows: int
+    low: str | None
+    high: str | None
+    problem: str | None
+
+
+def _piece(path: str, files: Sequence[str], label: str, of: _Footer) -> Piece:
+    low, high = (None if name is None else label + name for name in (of.low, of.high))
+    return Piece(path, files[of.file], (of.group,), of.rows, label, low, high)
+
+
+def _footers(filesystem: fs.FileSystem, files: Sequence[str], first: int = 0) -> list[_Footer]:
+    """The row groups of some files, whose numbers begin with ``first``."""
+    checked: dict[pa.Schema, list[str]] = {}
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        read = pool.map(lambda file: _footer(filesystem, file, checked), files)
+        return [dataclasses.replace(each, file=number) for number, found in enumerate(read, first) for each in found]
+
+
+def _footers_by_tasks(spark: SparkSession, path: str, files: Sequence[str]) -> list[_Footer]:
+    """The same, where there are too many files for one process: what comes back is an Arrow row for each row group."""
+    work = [(path, first, files[first : first + _FOOTERS_A_TASK]) for first in range(0, len(files), _FOOTERS_A_TASK)]
+    table = tasks(spark, work, _footers_of, _FOOTERS_SQL).toArrow().sort_by([("file", "ascending"), ("group", "ascending")])
+    return [_Footer(*row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+
+
+def _footers_of(work: tuple[str, int, Sequence[str]]) -> Iterator[pa.RecordBatch]:
+    path, first, files = work
+    found = _footers(filesystem_of(path)[0], files, first)
+    names = [field.name for field in dataclasses.fields(_Footer)]
+    strings = {"low", "high", "problem"}
+    columns = [pa.array([getattr(f, n) for f in found], pa.string() if n in strings else pa.int64()) for n in names]
+    yield pa.RecordBatch.from_arrays(columns, names)
+
+
+def _footer(filesystem: fs.FileSystem, file: str, checked: dict[pa.Schema, list[str]]) -> list[_Footer]:
+    """The row groups of a file, or what is wrong with it. ``checked``: what is wrong with schemas that have been seen."""
     try:
         with filesystem.open_input_file(file) as source, pq.ParquetFile(source) as parquet:
             metadata = parquet.metadata
             newer = newer_file(metadata)
-            problems = [newer] if newer else conform(parquet.schema_arrow.empty_table())[1]
+            schema = parquet.schema_arrow.remove_metadata()
+            if newer is None and schema not in checked:
+                checked[schema] = conform(schema.empty_table())[1]
+            problems = [newer] if newer else checked[schema]
             if not problems:
-                return list(_row_groups(metadata, path, file, label)), []
+                return list(_row_groups(metadata))
     except (pa.ArrowException, OSError) as error:
         problems = [unreadable(file, error)]
-    return [], [Malformed(file, None, None, None, problem) for problem in problems]
+    return [_Footer(0, 0, 0, None, None, problem) for problem in problems]
 
 
-def _row_groups(metadata: pq.FileMetaData, path: str, file: str, label: str) -> Iterator[Piece]:
-    names = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
-    run = names.index("run")
+def _row_groups(metadata: pq.FileMetaData) -> Iterator[_Footer]:
+    run = next(place for place in range(metadata.num_columns) if metadata.schema.column(place).path == "run")
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         statistics = group.column(run).statistics
         low = high = None
         with contextlib.suppress(UnicodeDecodeError):  # a name that is no UTF-8 is told when its row is read
             if statistics is not None and statistics.has_min_max and isinstance(statistics.min, str):
-                low, high = label + statistics.min, label + statistics.max
-        yield Piece(path, file, (number,), group.num_rows, label, low, high)
+                low, high = statistics.min, statistics.max
+        yield _Footer(0, number, group.num_rows, low, high, None)
 
 
 def _chunks(groups: Sequence[Piece], wanted: int) -> Iterator[Chunk]:
@@ -169,27 +250,52 @@ def _chunks(groups: Sequence[Piece], wanted: int) -> Iterator[Chunk]:
             size = 0
         bundles[-1].append(piece)
         size += piece.rows
+    bundles = [bundle for bundle in bundles if bundle]
     spans = [None if any(p.low is None for p in bundle) else _union((p.low, p.high) for p in bundle) for bundle in bundles]
-    for number, bundle in enumerate(bundles):
-        if bundle:
-            yield Chunk(tuple(_merged(bundle)), _elsewhere(spans, number))
+    known = [span for span in spans if span is not None]
+    shared = _shared(known) if len(known) == len(spans) else None
+    for bundle, own in zip(bundles, spans, strict=True):
+        if len(bundles) == 1:
+            elsewhere: tuple[Span, ...] | None = ()
+        else:
+            elsewhere = None if shared is None or own is None else tuple(_common(own, shared))
+        yield Chunk(tuple(_merged(bundle)), elsewhere)
 
 
-def _elsewhere(spans: Sequence[list[tuple[str, str]] | None], number: int) -> tuple[tuple[str, str], ...] | None:
-    """The names between which other chunks' runs lie, as far as they can be this one's."""
-    mine = spans[number]
-    others = [span for place, span in enumerate(spans) if place != number]
-    if not others:
-        return ()
-    if mine is None or any(span is None for span in others):
-        return None
-    low, high = mine[0][0], mine[-1][1]
-    near = [(a, b) for span in others if span is not None for a, b in span if a <= high and low <= b]
-    return tuple(_union(near))
+def _shared(spans: Sequence[Sequence[Span]]) -> list[Span]:
+    """The names that lie within spans of more than one chunk, in order. A chunk's own spans do not overlap, so these are the
+    names at which two or more spans are open.
+
+    >>> _shared([[("a", "c")], [("c", "e"), ("x", "z")], [("d", "d"), ("f", "w")]])
+    [('c', 'c'), ('d', 'd')]
+    """
+    ends = sorted((name, is_end) for those in spans for span in those for is_end, name in enumerate(span))
+    found: list[Span] = []
+    begin = ""
+    for (name, is_end), now in zip(ends, accumulate(-1 if is_end else 1 for _, is_end in ends), strict=True):
+        if not is_end and now == 2:
+            begin = name
+        elif is_end and now == 1:
+            found.append((begin, name))
+    return found
 
 
-def _union(spans: Iterable[tuple[Any, Any]]) -> list[tuple[str, str]]:
-    joined: list[tuple[str, str]] = []
+def _common(own: Sequence[Span], shared: Sequence[Span]) -> Iterator[Span]:
+    """The shared spans that can be a chunk's own, in order; both are in order, and have no overlap."""
+    before = 0
+    for low, high in own:
+        first = max(before, bisect_left(shared, low, key=lambda span: span[1]))
+        before = bisect_right(shared, high, key=lambda span: span[0])
+        yield from shared[first:before]
+
+
+def _is_within(spans: Sequence[Span], name: str) -> bool:
+    place = bisect_left(spans, name, key=lambda span: span[1])
+    return place < len(spans) and spans[place][0] <= name
+
+
+def _union(spans: Iterable[tuple[Any, Any]]) -> list[Span]:
+    joined: list[Span] = []
     for low, high in sorted(spans):
         if joined and low <= joined[-1][1]:
             joined[-1] = joined[-1][0], max(high, joined[-1][1])
@@ -307,13 +413,17 @@ _PLAIN: Final = {field.name: field.type for field in SCHEMA}
 _TYPES: Final = {**_PLAIN, **dict.fromkeys(STRINGS, pa.dictionary(pa.int32(), pa.string()))}
 
 
-def gathered(pieces: Iterable[Piece], run: str | None = None, columns: Sequence[str] = COLUMNS) -> tuple[pa.Table, list[Part]]:
-    """All rows of some pieces (of one run, if named), and where they came from."""
+def gathered(
+    pieces: Iterable[Piece], runs: Collection[str] | None = None, columns: Sequence[str] = COLUMNS
+) -> tuple[pa.Table, list[Part]]:
+    """All rows of some pieces (of some runs, if they are named), and where they came from."""
     tables: list[pa.Table] = []
     parts: list[Part] = []
     first = 0
     for piece in pieces:
-        for table in read(piece, run, columns):
+        for table in read(piece, columns=columns):
+            if runs is not None:
+                table = table.filter(pc.is_in(table.column("run"), pa.array(sorted(runs), pa.string())))
             tables.append(table)
             parts.append(Part(piece.file, first, table.num_rows))
             first += table.num_rows
