@@ -367,9 +367,10 @@ class SimHost(Process):
             start = len(self.rows)
             self.read_clock()
             me, now, local, view = self.me, self.now, self.local, self.views.get(group)
-            for payload in payloads:
-                row = ("accept", local, now, group, view, me, None, None, None, crc32(payload), len(payload), None)
-                self.rows.append(row)
+            self.rows += [
+                ("accept", local, now, group, view, me, None, None, None, crc32(payload), len(payload), None)
+                for payload in payloads
+            ]
             self._pay(start)
 
     def _write(self, kind: str, group: str | None, sender: str | None, seq: int | None, detail: dict[str, Any] | None) -> None:

@@ -50,6 +50,10 @@ BAD: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
         "a": f"{ABC} | {fault('crash', 95, mid_broadcast='true')} | crash time=95",
         "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
     }, "b"),
+    ("a crash in the middle of a broadcast, where the protocol repairs omissions", REPAIRS, {
+        "a": f"{ABC} | {fault('crash', 95, mid_broadcast='true')} | crash time=95",
+        "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
+    }, "b"),
     ("a process that acts for another one is paused", {**PAUSES, "acting": {"c": "a"}}, {
         "a": f"{ABC} | {fault('pause', 90, length=50)} | {ON}", "b": f"{ABC} | {halt(100)}", "c": f"{ABC} | {ON}",
     }, "b"),

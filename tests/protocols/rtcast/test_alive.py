@@ -227,11 +227,11 @@ def test_a_member_that_misses_a_packet_for_good_stops_although_turns_are_slow(va
         parameters={"retransmissions": 3, "delay_max": Duration(400 * MS), "hold": Duration(20 * MS), "timing": "soft"},
         network=Network(delay=Delay("uniform", Duration(200 * MS), Duration(400 * MS))),
         workload=(Workload(rate=5.0),),
-        fault=(Fault(kind="omit", at=Duration(9 * SECOND), process="b", source="a", packet="Data", count=20),),
+        fault=(Fault(kind="omit", at=Duration(9 * SECOND), process="b", source="a", packet="Data", count=1_000),),
     )
     with WITHOUT[variant].applied(must_act=bool(variant)):
         summary = Simulation(scenario, trace=TraceBuffer()).run()
-    assert summary.quiet == (not variant)
+    assert summary.quiet
     assert summary.processes["b"].state == ("alive" if variant else "halted")
 
 
@@ -268,3 +268,45 @@ def test_a_lost_packet_is_repaired_although_the_ring_turns_many_times_in_d_max(s
     found = verify(trace.table())
     assert summary.processes["b"].state == ("halted" if variant else "alive")
     assert found.properties["progress"].verdict == ("violated" if variant else "holds")
+
+
+@WITHOUT.replaces("packets are kept for some time", Ring, "_forget")
+def _forgets_by_time(self: Ring) -> None:
+    begin = self.host.now - 2 * self.interface.hold_back
+    self._past.append((self.host.now, self.heard_visit))
+    while len(self._past) > 1 and self._past[1][0] <= begin:
+        self._past.popleft()
+    since, visit = self._past[0]
+    if since <= begin:
+        keep = visit - (self.parameters.retransmissions + 3) * max(1, len(self.ring))
+        self.ends = {visit: last for visit, last in self.ends.items() if visit >= keep}
+        if self.gaps is not None:
+            self.gaps.forget(keep)
+
+
+@pytest.mark.parametrize("variant", ["", "packets are kept for some time"])
+def test_the_last_packet_of_a_dead_member_is_repaired_although_a_member_is_slow(variant: str) -> None:
+    """e dies in the middle of a broadcast, and b stands still for 750 ms before the others can ask for what they lack. It was
+    forgotten by then: all four halted. Live, two of three halted, and the group was lost (chaos, round seed 20000002)."""
+    scenario = Scenario(
+        protocol="rtcast",
+        members=("a", "b", "c", "d", "e"),
+        seed=1,
+        duration=Duration(12 * SECOND),
+        drain=Duration(30 * SECOND),
+        parameters={
+            **{"retransmissions": 3, "delay_max": Duration(250 * MS), "hold": Duration(20 * MS), "idle_hold": Duration(4 * MS)},
+            "timing": "soft",
+        },
+        network=Network(delay=Delay("uniform", Duration(500 * US), Duration(6 * MS))),
+        workload=(Workload(rate=20.0),),
+        fault=(
+            Fault(kind="crash", at=Duration(5 * SECOND), process="e", mid_broadcast=True),
+            Fault(kind="pause", at=Duration(6_700 * MS), process="b", length=Duration(750 * MS)),
+        ),
+    )
+    trace = TraceBuffer()
+    with WITHOUT[variant].applied(must_act=bool(variant)):
+        summary = Simulation(scenario, trace=trace).run()
+    assert {summary.processes[name].state for name in "abcd"} == {"halted" if variant else "alive"}
+    assert verify(trace.table()).properties["progress"].verdict == ("violated" if variant else "holds")

@@ -116,7 +116,7 @@ class Ring(Engine):
         self.heard_visit, self.heard_holder, self.heard_at = 0, self.me, self.host.now
         self.beats: dict[ProcessId, Beat] = {}
         self.ends: dict[int, int] = {}  # The last number of turns whose heartbeat was heard, by visit
-        self._past: deque[tuple[int, int]] = deque()  # The latest turn heard of, at our recent turns
+        self._past: deque[tuple[int, int]] = deque()  # Rank and turn that the order had reached at our recent turns
         self.out: dict[ProcessId, int] = {}  # Eliminated members that are in the order still, and their last numbers
         self._highest: dict[ProcessId, int] = {}
         self._spoke: dict[ProcessId, tuple[int, ProcessId]] = {}  # The newest change each member has shown to know, and its maker
@@ -744,16 +744,18 @@ class Ring(Engine):
             self.host.record("state", self.group, broken="rotation", measured=rotation, bound=self.rotation)
 
     def _forget(self) -> None:
-        """Lets go of what no member can ask for any more. A member notices up to d_max late that a packet is missing, and waits
-        d_max more before it asks if its channel keeps no order. A ring with little to send turns many times meanwhile."""
-        begin = self.host.now - 2 * self.interface.hold_back
-        self._past.append((self.host.now, self.heard_visit))
-        while len(self._past) > 1 and self._past[1][0] <= begin:
-            self._past.popleft()
-        since, visit = self._past[0]
-        if since > begin:
+        """Lets go of what every member has said to have in order: no member asks for that again. Counting turns or time would not
+        do: a ring with little to send turns many times within d_max, and no member asks while a slow one holds the token."""
+        order = self.order
+        if order is None:
             return
-        keep = visit - (self.parameters.retransmissions + 3) * max(1, len(self.ring))
+        self._past.append((order.rank, order.visit))
+        stable = self._all_have()
+        while len(self._past) > 1 and self._past[1][0] <= stable:
+            self._past.popleft()
+        rank, keep = self._past[0]
+        if rank > stable:
+            return
         self.ends = {visit: last for visit, last in self.ends.items() if visit >= keep}
         if self.gaps is not None:
             self.gaps.forget(keep)

@@ -140,7 +140,7 @@ class Disturbances:
     def _may_halt(self, kind: object, detail: dict[str, Any]) -> bool:
         """Whether a fault of one process, or of the network, may be why another one is halted."""
         if kind in HARMLESS:
-            tolerates_loss = any(entry.partition("<=")[0] == "loss" for entry in self._despite)
+            tolerates_loss = any(entry.partition("<=")[0] in ("loss", "omit") for entry in self._despite)
             return detail.get("mid_broadcast") is True and not tolerates_loss
         return kind in APART or not (is_timing_fault(detail) or self._is_tolerated(kind, detail))
 
