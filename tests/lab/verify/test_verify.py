@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from plainchant.lab.properties import verify as by_reference
 from plainchant.lab.properties.certificates.unit import Unit
 from plainchant.lab.verify import is_small, results, verify
 from plainchant.lab.verify import job as module
+from plainchant.lab.verify.check import together
 from plainchant.lab.verify.frame import compact, decided, settled_run, wanted_of
 from plainchant.lab.verify.results import Options, Sum, verification_of
 from tests.protocols.sequencer import sweep
@@ -83,6 +85,35 @@ def test_a_digest_that_differs_just_where_a_process_crashed_is_found(spark: Spar
         found = verify(spark, [str(path)], ["integrity"], chunk_rows=600, least_rows=1)
         same(found, by_reference(table, ["integrity"]))
         assert found.verdict == verdict
+
+
+@pytest.mark.parametrize("changed", [None, 450, 300], ids=["clean", "in the rest", "before the cut"])
+def test_a_block_that_the_end_of_a_row_group_cuts_needs_no_second_look(changed: int | None) -> None:
+    """q's history is cut at message 400, in the middle of a block that r, in the second part, delivers whole."""
+    sends = " | ".join(["send digest=7"] * 600)
+    theirs = [f"deliver p {n} digest=7" for n in range(1, 601)]
+    odd = [text.replace("7", "8") if n == changed else text for n, text in enumerate(theirs, 1)]
+    told = {"p": [sends, *theirs], "q": odd, "r": theirs}
+    table = trace({name: f"view 1 p,q,r | {' | '.join(rows)} | end" for name, rows in told.items()})
+    bounds = [0, 1202, 1202 + 401, table.num_rows]
+    slices = [compact(Unit(table.slice(a, b - a)).slice(0, alone=True)) for a, b in pairwise(bounds)]
+    found = settled_run("r0", slices, Options(("integrity",), None))
+    assert not found.unresolved
+    assert found.is_open == (changed is not None)
+
+
+def test_a_process_that_joins_in_the_middle_of_a_block_needs_no_second_look() -> None:
+    """Those who were there install the view in which it does, and so tell that block's digests one by one."""
+    rows = [f"deliver p {n} digest=7" for n in range(1, 601)]
+    sends = ["send digest=7"] * 600
+    p = ["view 1 p,q", *sends[:400], *rows[:400], "view 2 p,q,r", *sends[400:], *rows[400:], "end"]
+    q = ["view 1 p,q", *rows[:400], "view 2 p,q,r", *rows[400:], "end"]
+    table = trace({"p": " | ".join(p), "q": " | ".join(q), "r": " | ".join(["view 2 p,q,r", *rows[400:], "end"])})
+    bounds = [0, len(p), len(p) + len(q), table.num_rows]
+    slices = [compact(Unit(table.slice(a, b - a)).slice(0, alone=True)) for a, b in pairwise(bounds)]
+    found = settled_run("r0", slices, Options(("integrity",), None))
+    assert not found.is_open
+    same(together([found], ["integrity"]), by_reference(table, ["integrity"]))
 
 
 @pytest.mark.parametrize("large_rows", [0, 10**9])

@@ -15,6 +15,7 @@ needs more than a SparkSession: it is the same on one machine, on a cluster, and
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
@@ -265,8 +266,7 @@ def _about(wanted: Mapping[str, Narrowed], piece: parts.Piece) -> Iterator[pa.Re
             kept = pc.and_(pc.equal(keys.column("run"), run), about)
             return kept if pc.any(kept).as_py() else None
 
-        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
-        for table in parts.rows_about(piece, (low, high), chosen):
+        for table in parts.rows_about(piece, spans, chosen):
             yield from plain(table.select(_TRACE.names)).cast(_TRACE).to_batches()
 
 
@@ -473,15 +473,23 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 def _digests(wanted: Mapping[str, Sequence[Messages]], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
     """The digests that rows give for some messages, each once."""
     names = ["run", "group", "sender", "seq", "digest"]
-    for table in parts.read(piece, columns=(*names, "kind")):
+    spans = {(low, high) for run, messages in wanted.items() if piece.may_hold(run) for _, _, low, high in messages}
+
+    def near(keys: pa.Table) -> pa.ChunkedArray | None:
+        seq = keys.column("seq")
+        inside = (pc.and_(pc.greater_equal(seq, low), pc.less_equal(seq, high)) for low, high in spans)
+        kept = pc.and_(pc.is_in(keys.column("run"), pa.array(wanted)), functools.reduce(pc.or_, inside))
+        return kept if pc.any(kept).as_py() else None
+
+    for table in parts.rows_about(piece, spans, near, columns=(*names, "kind")):
         for run, messages in _present(wanted, table):
             about = pc.is_in(table.column("kind"), pa.array(["send", "deliver"]))
             about = pc.and_(pc.equal(table.column("run"), run), about)
             rows = table.filter(pc.and_(about, pc.is_valid(table.column("digest")))).select(names)
             for group, sender, low, high in messages:
                 same = pc.and_(pc.equal(rows.column("group"), group), pc.equal(rows.column("sender"), sender))
-                near = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
-                plain = rows.filter(pc.and_(same, near)).cast(DIGEST_SCHEMA)
+                inside = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
+                plain = rows.filter(pc.and_(same, inside)).cast(DIGEST_SCHEMA)
                 yield from plain.group_by(names).aggregate([]).to_batches()
 
 

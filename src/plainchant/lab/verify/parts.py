@@ -347,8 +347,13 @@ def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS)
         raise MalformedTrace([Malformed(piece.file, None, None, None, unreadable(piece.file, error))]) from error
 
 
-def rows_about(piece: Piece, span: tuple[int, int], chosen: Callable[[pa.Table], pa.ChunkedArray | None]) -> Iterator[pa.Table]:
-    """Some rows of a piece, chosen by their run, sender and number; row groups whose numbers all lie outside a span are not
+def rows_about(
+    piece: Piece,
+    spans: Collection[tuple[int, int]],
+    chosen: Callable[[pa.Table], pa.ChunkedArray | None],
+    columns: Sequence[str] = COLUMNS,
+) -> Iterator[pa.Table]:
+    """Some rows of a piece, chosen by their run, sender and number; row groups whose numbers all lie outside the spans are not
     read, and of the others only these three columns, unless there is a row to read."""
     filesystem, _ = filesystem_of(piece.path)
     with filesystem.open_input_file(piece.file) as source:
@@ -356,13 +361,14 @@ def rows_about(piece: Piece, span: tuple[int, int], chosen: Callable[[pa.Table],
         seq = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "seq")
         ranges = {group: metadata.row_group(group).column(seq).statistics for group in piece.groups}
     for group, numbers in ranges.items():
-        if numbers is not None and numbers.has_min_max and (numbers.max < span[0] or span[1] < numbers.min):
+        is_told = numbers is not None and numbers.has_min_max
+        if is_told and not any(low <= numbers.max and numbers.min <= high for low, high in spans):
             continue
         only = dataclasses.replace(piece, groups=(group,))
         (keys,) = read(only, columns=("run", "sender", "seq"))
         kept = chosen(keys)
         if kept is not None:
-            (table,) = read(only)
+            (table,) = read(only, columns=columns)
             yield table.filter(kept)
 
 

@@ -52,6 +52,7 @@ CONTROL: Final = frozenset(
 """Kinds that properties look at row by row."""
 
 MAX_JUMPS: Final = 100  # misplaced rows of a history that a unit tells of
+MAX_TORN: Final = 2_000  # blocks of a run whose digests a unit tells one by one, 2 KiB each, besides their hash
 
 _OTHER, _DELIVER, _SEND, _VIEW, _JOIN, _LEAVE, _CONTROL = range(7)
 _CODES: Final = {"deliver": _DELIVER, "send": _SEND, "view": _VIEW, "join": _JOIN, "leave": _LEAVE}
@@ -351,6 +352,22 @@ class Unit:
             self._moves.setdefault(int(self._run_of[history]), []).append(moves)
 
     @cached_property
+    def _torn(self) -> tuple[dict[int, set[int]], Ints]:
+        """Blocks, by run, group and sender, in the middle of which a history begins or ends here, or installs a view: it, or
+        another process, may have the rest elsewhere. And how many of them each run has."""
+        rows, found = self.rows, dict[int, set[int]]()
+        cuts = []
+        for spans in (self._delivered, self._sent):
+            for ends, aside in ((spans.heads, 0), (spans.tails, 1)):
+                ends = ends[(rows.seq[ends] + aside) % BLOCK != 0]
+                keys = rows.run.codes[ends].astype(np.int64) * self._groups + rows.group.codes[ends]
+                cuts.append(np.stack([keys * self._senders + rows.sender.codes[ends], rows.seq[ends] // BLOCK]))
+        keys, blocks = np.unique(np.concatenate(cuts, axis=1), axis=1)
+        for key, block in zip(keys.tolist(), blocks.tolist(), strict=True):
+            found.setdefault(key, set()).add(block)
+        return found, np.bincount(keys // (self._groups * self._senders), minlength=len(self.runs))
+
+    @cached_property
     def _ranks(self) -> _Ranks:
         """Where there are several groups, ranks may show that one order holds across them."""
         return _Ranks(self)
@@ -497,9 +514,10 @@ class Unit:
         blocks: list[Blocks] = []
         if alone:
             sizes, names = (self._groups, self._senders), (self.rows.group.values, self.rows.sender.values)
-            blocks = self._digests.blocks(run, *sizes, names)
+            torn, counts = self._torn
+            blocks = self._digests.blocks(run, *sizes, names, torn if counts[run] <= MAX_TORN else {})
             if self._needs_ranks[run] and not self._ranks.is_unfit[run]:
-                blocks += self._ranks.agreed.blocks(run, *sizes, names, self._ranks.torn)
+                blocks += self._ranks.agreed.blocks(run, *sizes, names, torn)
         ranks: list[Ranked] | None = []
         if self._needs_ranks[run]:
             ranks = None if self._ranks.is_unfit[run] else self._ranks.ends.get(run, [])
@@ -543,7 +561,6 @@ class _Ranks:
         self.ends: dict[int, list[Ranked]] = {}
         where = unit._message[(unit._kinds[unit._message] == _DELIVER) & unit._needs_ranks[rows.run.codes[unit._message]]]
         self.agreed = unit._agree("rank", where, self.is_unfit)
-        self.torn = self._torn(unit)  # blocks in which a history begins or ends here: it may have the rest elsewhere
         values, there = rows.ints("rank")
         if there is not None:
             self.is_unfit[rows.run.codes[where[~there[where]]]] = True
@@ -568,17 +585,6 @@ class _Ranks:
                 keys.append((int(values[at]), sender, group, int(rows.seq[at])))
             ranked = Ranked(rows.process.values[rows.process.codes[first]], *keys)
             self.ends.setdefault(int(rows.run.codes[first]), []).append(ranked)
-
-    @staticmethod
-    def _torn(unit: Unit) -> dict[int, set[int]]:
-        rows, found = unit.rows, dict[int, set[int]]()
-        for ends, aside in ((unit._delivered.heads, 0), (unit._delivered.tails, 1)):
-            cut = ends[((rows.seq[ends] + aside) % BLOCK != 0) & unit._needs_ranks[rows.run.codes[ends]]]
-            keys = rows.run.codes[cut].astype(np.int64) * unit._groups + rows.group.codes[cut]
-            keys = keys * unit._senders + rows.sender.codes[cut]
-            for key, block in zip(keys.tolist(), (rows.seq[cut] // BLOCK).tolist(), strict=True):
-                found.setdefault(key, set()).add(block)
-        return found
 
 
 def _by_name(coded: Coded) -> Ints:
