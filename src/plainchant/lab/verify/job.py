@@ -45,7 +45,7 @@ from ..session.progress import watched
 from . import frame, parts
 from .beside import AGAIN, APART, Beside, Rows
 from .check import Found, look_closely, plain, proved, rows_of
-from .results import LARGE_ROWS, MAX_PROBLEMS, RESULTS_SQL, Options, Sum, packed_row, sql_of, verification_of
+from .results import LARGE_ROWS, MAX_PROBLEMS, RESULTS_SQL, TOLD, Options, Sum, packed_row, slice_rows, sql_of, verification_of
 from .results import rows_of as result_rows
 from .tasks import tasks
 
@@ -62,6 +62,7 @@ T = TypeVar("T")
 
 _FILE: Final = "file"  # the column with the file from which a row is
 _SUMS_HERE: Final = 64  # sums of more tasks do not come to the driver one by one
+_SPLIT_HERE: Final = 16  # what slices of more chunks have in common is brought together by tasks, before they meet
 _LEAST_UNIT: Final = 100_000  # rows; smaller row groups are put together
 _ROWS_A_PARTITION: Final = 5_000_000
 
@@ -174,10 +175,13 @@ def _verify_chunks(spark: SparkSession, plan: parts.Plan, options: Options, tota
 
 def _settled(spark: SparkSession, plan: parts.Plan, options: Options) -> DataFrame:
     """What tasks settle, and the runs that are open. Sums of many tasks are added up by tasks."""
-    found = tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), RESULTS_SQL)
-    is_split = any(chunk.elsewhere is None or chunk.elsewhere for chunk in plan.chunks)
-    if is_split or len(plan.chunks) > _SUMS_HERE:
-        found = found.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, options), RESULTS_SQL)
+    split = sum(chunk.elsewhere is None or len(chunk.elsewhere) > 0 for chunk in plan.chunks)
+    partitions, apart = _partitions(spark, plan.rows), split > _SPLIT_HERE
+    found = tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options, apart=apart), RESULTS_SQL)
+    if apart:
+        found = found.repartition(partitions, "key").mapInArrow(_each_once, RESULTS_SQL)
+    if split or len(plan.chunks) > _SUMS_HERE:
+        found = found.repartition(partitions, "key").mapInArrow(partial(_settle, options), RESULTS_SQL)
     return found
 
 
@@ -367,13 +371,31 @@ def _frame(spark: SparkSession, source: _Source) -> DataFrame:
     return rows.withColumn("run", run) if source.label else rows
 
 
-def _certify_chunk(options: Options, work: tuple[int, parts.Chunk]) -> Iterator[pa.RecordBatch]:
+def _certify_chunk(options: Options, work: tuple[int, parts.Chunk], *, apart: bool = False) -> Iterator[pa.RecordBatch]:
     number, chunk = work
     for found in certify_chunk(chunk, options):
         if isinstance(found, Sum):
             yield from result_rows(found.thinned(options.most), f"sum {number}")
+        elif isinstance(found, Slice):
+            yield from slice_rows([frame.compact(found)], apart=apart)
         else:
-            yield packed_row(found.run, "slice", frame.compact(found)) if isinstance(found, Slice) else packed_row(*found)
+            yield packed_row(*found)
+
+
+def _each_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows for the tasks that settle their runs: of what slices share, one copy."""
+    known: set[str] = set()
+    for batch in batches:
+        keys, runs, kinds = (batch.column(name).to_pylist() for name in ("key", "run", "kind"))
+        kept = []
+        for at, (key, kind) in enumerate(zip(keys, kinds, strict=True)):
+            if kind != "shared" or key not in known:
+                kept.append(at)
+            if kind == "shared":
+                known.add(key)
+                keys[at] = runs[at]
+        place = batch.schema.get_field_index("key")
+        yield batch.set_column(place, "key", pa.array(keys, pa.string())).take(pa.array(kept, pa.int64()))
 
 
 def certify_chunk(chunk: parts.Chunk, options: Options) -> Iterator[Slice | tuple[str, str, bytes] | Sum]:
@@ -454,19 +476,22 @@ def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Seque
 
 def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Brings the slices of each run together, and adds up what is settled."""
-    total, slices = Sum(), list[pa.RecordBatch]()
-    partials: dict[str, list[bytes]] = {}
-    for batch in batches:
-        kinds = batch.column("kind")
-        slices.append(batch.filter(pc.equal(kinds, "slice")))
-        for row in batch.filter(pc.equal(kinds, "partial")).select(["key", "value"]).to_pylist():
-            partials.setdefault(row["key"], []).append(pickle.loads(row["value"]))
-        total.add_rows(batch.filter(pc.invert(pc.is_in(kinds, pa.array(["slice", "partial"])))))
-    if options.beside is not None:
-        total.beside |= {run: options.beside.settled(run, mine) for run, mine in partials.items()}
-    for batch in frame.settle(options, iter(slices)):
+    total, partials = Sum(), dict[str, list[bytes]]()
+
+    def certificates() -> Iterator[pa.RecordBatch]:
+        travelling = pa.array(["slice", "shared"])
+        for batch in batches:
+            kinds = batch.column("kind")
+            yield batch.filter(pc.is_in(kinds, travelling))
+            for row in batch.filter(pc.equal(kinds, "partial")).select(["key", "value"]).to_pylist():
+                partials.setdefault(row["key"], []).append(pickle.loads(row["value"]))
+            total.add_rows(batch.filter(pc.is_in(kinds, pa.array([*TOLD, "beside"]))))
+
+    for batch in frame.settle(options, certificates()):
         yield batch.filter(pc.equal(batch.column("kind"), "open"))
         total.add_rows(batch)
+    if options.beside is not None:
+        total.beside |= {run: options.beside.settled(run, mine) for run, mine in partials.items()}
     yield from result_rows(total.thinned(options.most), "sum")
 
 

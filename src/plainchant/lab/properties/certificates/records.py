@@ -23,7 +23,7 @@ A run's :class:`Slice` has:
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,9 @@ from numpy.typing import NDArray
 
 from ..facts import Moment
 from .agreed import Blocks
+from .shared import Spliced
+
+NOWHERE: Final[NDArray[np.int64]] = np.zeros(0, np.int64)
 
 
 class Delivered(NamedTuple):
@@ -72,7 +75,13 @@ class Tape(NamedTuple):
     process: str
     group: str
     first: int
-    codes: NDArray[Any]  # 0: a send of its own; else 1 + a place in the slice's ``senders``
+    kept: NDArray[Any] | Spliced
+    cuts: NDArray[np.int64] = NOWHERE  # at which deliveries pieces of it end that can be shared
+
+    @property
+    def codes(self) -> NDArray[Any]:
+        """0: a send of its own; else 1 + a place in the slice's ``senders``."""
+        return self.kept.codes() if isinstance(self.kept, Spliced) else self.kept
 
 
 class Weave(NamedTuple):

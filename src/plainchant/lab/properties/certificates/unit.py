@@ -27,6 +27,7 @@ from ..facts import COLUMNS
 from .agreed import BLOCK, Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, small_type, stable_order, starts_of
 from .records import (
+    NOWHERE,
     Dated,
     Delivered,
     Extent,
@@ -44,6 +45,7 @@ from .records import (
     Turns,
     Weave,
 )
+from .shared import SHARE
 from .waits import Waiting
 
 CONTROL: Final = frozenset(
@@ -252,6 +254,7 @@ class Unit:
         starts = starts_of(np.diff(segment) != 0) if len(where) else np.zeros(0, np.int64)
         self._tape_starts: Ints = where[starts] if len(where) else where
         self._tape_bounds: Ints = np.append(starts, len(where))
+        self._tape_cuts: Ints = np.flatnonzero((self.rows.seq[where] % SHARE == 0) & (self._tape != 0))
 
     def _own(self) -> None:
         """Per history and group: sends, and how far deliveries of own messages run ahead of them."""
@@ -650,7 +653,10 @@ class _Listed:
         heads = unit._tape_starts
         slices = [unit._tape[a:b] for a, b in pairwise(unit._tape_bounds.tolist())]
         names = (named(coded, heads) for coded in (rows.process, rows.group))
-        self.tapes = list(map(Tape, *names, rows.index[heads].tolist(), slices))
+        edges = np.searchsorted(unit._tape_cuts, unit._tape_bounds).tolist()
+        begins = zip(pairwise(edges), unit._tape_bounds[:-1].tolist(), strict=True)
+        cuts = [unit._tape_cuts[a:b] - begin if b > a else NOWHERE for (a, b), begin in begins]
+        self.tapes = list(map(Tape, *names, rows.index[heads].tolist(), slices, cuts))
         self.tape_bounds = bounds(heads)
         owners = named(rows.process, unit._begins)
         self.extents = _extents(unit, owners)
