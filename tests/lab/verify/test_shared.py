@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from plainchant.lab.properties import verify as by_reference
-from plainchant.lab.properties.certificates import agreed, shared, unit
+from plainchant.lab.properties.certificates import agreed, evidence, shared, unit
+from plainchant.lab.properties.certificates.records import Slice
 from plainchant.lab.properties.certificates.shared import Shared, Spliced, spliced
 from plainchant.lab.properties.certificates.unit import Unit
-from plainchant.lab.verify import job
+from plainchant.lab.verify import job, parts
 from plainchant.lab.verify.frame import compact, settle
 from plainchant.lab.verify.results import Options, Sum, slice_rows, unzipped, verification_of
 from tests.lab.overlapping_traces import trace as overlapping
@@ -24,10 +27,10 @@ from tests.trace.build import trace
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and pieces so small that short runs have many."""
-    for module, name, size in ((unit, "SHARE", 16), (shared, "_LEAST", 2), (agreed, "BLOCK", 4), (agreed, "TOGETHER", 2)):
+    for module, name, size in ((unit, "SHARE", 16), (shared, "_LEAST", 2), (agreed, "TOGETHER", 2)):
         monkeypatch.setattr(module, name, size)
-    for module in ("evidence", "unit"):
-        monkeypatch.setattr(f"plainchant.lab.properties.certificates.{module}.BLOCK", 4)
+    for user in (agreed, evidence, unit):
+        monkeypatch.setattr(user, "BLOCK", 4)
 
 
 def travelling(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
@@ -98,3 +101,20 @@ def test_a_copy_that_differs_raises_a_doubt(spoiled: str, number: int) -> None:
     assert "open" in settled(table, 300, ["identical", "integrity"])[1]
     right = table.filter(pc.not_equal(table.column("process"), "r"))
     assert "open" not in settled(right, 300, ["identical", "integrity"])[1]
+
+
+@pytest.mark.parametrize("bound", [10**9, None])
+def test_a_chunk_in_the_middle_of_a_run_learns_its_bound_from_where_the_run_begins(bound: int | None, tmp_path: Path) -> None:
+    """So no pause below the bound is told of; and of a run that states none, nothing about waiting."""
+    start = '{"version": 1, "promises": ["fifo"], "bounds": BOUNDS}'.replace(
+        "BOUNDS", f'{{"progress": {bound}}}' if bound else "{}"
+    )
+    table = sweep.run(1).table
+    details = [start if kind == "start" else None for kind in table.column("kind").to_pylist()]
+    place = table.column_names.index("detail")
+    pq.write_table(table.set_column(place, "detail", pa.array(details)), tmp_path / "t.parquet", row_group_size=200)
+    chunks = parts.plan([str(tmp_path)], 1, chunk_rows=200, least_rows=200).chunks
+    found = [each for chunk in chunks for each in job.certify_chunk(chunk, Options(None, None)) if isinstance(each, Slice)]
+    without_start = [part for part in found if part.skeleton and "start" not in part.skeleton.column("kind").to_pylist()]
+    assert len(without_start) > 3
+    assert {part.waits.quantum if part.waits else None for part in found} == {bound}

@@ -216,7 +216,10 @@ def compact(part: Slice) -> Slice:
     if skeleton is not None:
         skeleton = plain(skeleton).take(pa.array(range(skeleton.num_rows), pa.int64()))
     tapes = [tape._replace(kept=spliced(tape.codes, tape.cuts, part.senders), cuts=NOWHERE) for tape in part.tapes]
-    return dataclasses.replace(part, skeleton=skeleton, tapes=tapes, blocks=[each.put_together() for each in part.blocks])
+    part = dataclasses.replace(part, skeleton=skeleton, tapes=tapes, blocks=[each.put_together() for each in part.blocks])
+    if part.waits is not None:
+        part.waits = dataclasses.replace(part.waits, handed=[each.folded() for each in part.waits.handed])
+    return part
 
 
 def settle(options: Options, batches: Iterator[pa.RecordBatch], *, sort_later: bool = False) -> Iterator[pa.RecordBatch]:

@@ -33,6 +33,7 @@ from ..properties.certificates.evidence import Messages
 from ..properties.certificates.records import Slice
 from ..properties.certificates.unit import Unit
 from ..properties.certificates.untimed import Untimed
+from ..properties.certificates.waits import stated_bound
 from ..properties.facts import COLUMNS
 from ..properties.narrowing.narrow import Narrowed
 from ..properties.reference import require_known
@@ -408,7 +409,9 @@ def certify_chunk(chunk: parts.Chunk, options: Options) -> Iterator[Slice | tupl
         total.malformed = list(error.malformed)
         yield total
         return
-    units = [Unit(table.slice(first, rows), within(files, first, rows), options.columns) for first, rows in _bundles(files)]
+    bounds = _bound_elsewhere(chunk, table)
+    bundles = [(table.slice(first, rows), within(files, first, rows)) for first, rows in _bundles(files)]
+    units = [Unit(rows, came_from, options.columns, bounds) for rows, came_from in bundles]
     if any(unit.without_place for unit in units):
         total.malformed = list(null_problems(table, files))[:MAX_PROBLEMS]
     split = {run for unit in units for run in unit.runs if chunk.is_split(run)}
@@ -425,6 +428,24 @@ def certify_chunk(chunk: parts.Chunk, options: Options) -> Iterator[Slice | tupl
     for found in _whole(units, split, table, files, options):
         total.add(found)
     yield total
+
+
+def _bound_elsewhere(chunk: parts.Chunk, table: pa.Table) -> dict[str, int]:
+    """The time that the first run of a chunk states for ``progress``, from where it begins, if no row here tells."""
+    run, columns = chunk.pieces[0].low, ("run", "kind", "detail")
+    if chunk.begin is None or run is None or len(_start_details(table, run)):
+        return {}
+    try:
+        stated = [stated_bound(value) for rows in parts.read(chunk.begin, columns=columns) for value in _start_details(rows, run)]
+    except MalformedTrace:
+        return {}  # the task that verifies that file tells it
+    return {run: max(stated)} if stated else {}
+
+
+def _start_details(table: pa.Table, run: str) -> list[str | None]:
+    rows = table.filter(pc.and_(pc.equal(table.column("kind"), "start"), pc.equal(table.column("run"), run)))
+    found: list[str | None] = rows.column("detail").unique().to_pylist()
+    return found
 
 
 def _beside(units: Sequence[Unit], beside: Beside) -> dict[str, list[Any]]:

@@ -68,6 +68,7 @@ class Chunk:
 
     pieces: tuple[Piece, ...]
     elsewhere: tuple[Span, ...] | None
+    begin: Piece | None = None  # a row group before these, in which the first of its runs may begin
 
     @property
     def rows(self) -> int:
@@ -254,12 +255,16 @@ def _chunks(groups: Sequence[Piece], wanted: int) -> Iterator[Chunk]:
     spans = [None if any(p.low is None for p in bundle) else _union((p.low, p.high) for p in bundle) for bundle in bundles]
     known = [span for span in spans if span is not None]
     shared = _shared(known) if len(known) == len(spans) else None
+    begins: dict[str | None, Piece] = {}
     for bundle, own in zip(bundles, spans, strict=True):
         if len(bundles) == 1:
             elsewhere: tuple[Span, ...] | None = ()
         else:
             elsewhere = None if shared is None or own is None else tuple(_common(own, shared))
-        yield Chunk(tuple(_merged(bundle)), elsewhere)
+        yield Chunk(tuple(_merged(bundle)), elsewhere, begins.get(bundle[0].low))
+        for piece in bundle:
+            begins.setdefault(piece.high, piece)
+        begins.pop(None, None)
 
 
 def _shared(spans: Sequence[Sequence[Span]]) -> list[Span]:

@@ -9,9 +9,10 @@ stage 2 (``properties.proof``) does, from the certificates of a whole run. ``rec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -46,7 +47,7 @@ from .records import (
     Weave,
 )
 from .shared import SHARE
-from .waits import Waiting
+from .waits import Waiting, stated_bound
 
 CONTROL: Final = frozenset(
     {"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block", "note", "request", "refused"}
@@ -64,8 +65,16 @@ _NEVER: Final = -(2**62)
 class Unit:
     """The certificates of a unit. ``slice`` gives those of one run."""
 
-    def __init__(self, table: pa.Table, files: Sequence[Part] = (), columns: Sequence[str] = COLUMNS) -> None:
-        """``files``: where the rows of the table came from. ``columns``: what ``rows`` has to have."""
+    def __init__(
+        self,
+        table: pa.Table,
+        files: Sequence[Part] = (),
+        columns: Sequence[str] = COLUMNS,
+        bounds: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """``files``: where the rows of the table came from. ``columns``: what ``rows`` has to have. ``bounds``: what runs that
+        may begin elsewhere state for ``progress`` (0: nothing)."""
+        self._told = bounds
         table = table.select([name for name in columns if name in table.column_names])
         self._files = files
         self.without_place = 0
@@ -377,17 +386,18 @@ class Unit:
 
     @cached_property
     def _waiting(self) -> Waiting:
-        return Waiting(self.rows, self._place, self._by_sender, self._message[self._kinds[self._message] == _SEND])
+        sends = self._message[self._kinds[self._message] == _SEND]
+        return Waiting(self.rows, self._place, self._by_sender, sends, self._bounds)
 
     @cached_property
-    def _states_progress(self) -> Mask:
-        """By run: whether rows show that a time for ``progress`` is stated."""
-        rows, found = self.rows, np.zeros(len(self.runs), np.bool_)
-        found[rows.run.codes[rows.kind.equals("accept") | rows.kind.equals("request")]] = True
-        starts = np.flatnonzero(rows.kind.equals("start"))
-        details = rows.codes("detail")
-        stating = np.array([any(f'"{name}"' in value for name in ("progress", "answer")) for value in details.values] + [False])
-        found[rows.run.codes[starts[stating[details.codes[starts]]]]] = True
+    def _bounds(self) -> dict[int, int]:
+        """By run: the time that its ``start`` rows state for ``progress``, or 0. Where there are none, it may have been told."""
+        rows = self.rows
+        found = {place: self._told[run] for place, run in enumerate(self.runs) if run in self._told}
+        starts, details = np.flatnonzero(rows.kind.equals("start")), rows.codes("detail")
+        stated = {code: stated_bound(details.values[code]) for code in set(details.codes[starts].tolist()) if code >= 0}
+        for run, code in zip(rows.run.codes[starts].tolist(), details.codes[starts].tolist(), strict=True):
+            found[run] = max(found.get(run, 0), stated.get(code, 0))
         return found
 
     def _times(self) -> None:
@@ -550,7 +560,7 @@ class Unit:
             turns=self._turns.get(run, []),
             dated=self._dated.get(run, []),
             dating=self._dating.get(run, []),
-            waits=self._waiting.of(run) if alone or self._states_progress[run] else None,
+            waits=self._waiting.of(run) if self._bounds.get(run, alone) else None,
             skeleton=self.skeleton.slice(places.start, len(places)) if alone else None,
         )
 
