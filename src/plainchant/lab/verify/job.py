@@ -178,12 +178,17 @@ def _settled(spark: SparkSession, plan: parts.Plan, options: Options) -> DataFra
     """What tasks settle, and the runs that are open. Sums of many tasks are added up by tasks."""
     split = sum(chunk.elsewhere is None or len(chunk.elsewhere) > 0 for chunk in plan.chunks)
     partitions, apart = _partitions(spark, plan.rows), split > _SPLIT_HERE
-    found = tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options, apart=apart), RESULTS_SQL)
+    found = tasks(spark, _work(plan), partial(_certify_chunk, options, apart=apart), RESULTS_SQL)
     if apart:
         found = found.repartition(partitions, "key").mapInArrow(_each_once, RESULTS_SQL)
     if split or len(plan.chunks) > _SUMS_HERE:
         found = found.repartition(partitions, "key").mapInArrow(partial(_settle, options), RESULTS_SQL)
     return found
+
+
+def _work(plan: parts.Plan) -> list[tuple[int, parts.Chunk]]:
+    """The chunks, with their numbers. Those that hold several runs, and settle them, take longest: they are begun first."""
+    return sorted(enumerate(plan.chunks), key=lambda work: work[1].is_of_one_run)
 
 
 def _partitions(spark: SparkSession, rows: int) -> int:

@@ -74,6 +74,10 @@ class Chunk:
     def rows(self) -> int:
         return sum(piece.rows for piece in self.pieces)
 
+    @property
+    def is_of_one_run(self) -> bool:
+        return len({name for piece in self.pieces for name in (piece.low, piece.high)} - {None}) == 1
+
     def is_split(self, run: str) -> bool:
         return self.elsewhere is None or _is_within(self.elsewhere, run)
 
