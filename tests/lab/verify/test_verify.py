@@ -19,7 +19,7 @@ from plainchant.lab.errors import LabError
 from plainchant.lab.properties import PROPERTIES, Outcome, Verification
 from plainchant.lab.properties import verify as by_reference
 from plainchant.lab.properties.certificates.unit import Unit
-from plainchant.lab.verify import is_small, results, verify
+from plainchant.lab.verify import is_small, parts, results, verify
 from plainchant.lab.verify import job as module
 from plainchant.lab.verify.check import together
 from plainchant.lab.verify.frame import compact, decided, settled_run, wanted_of
@@ -36,8 +36,9 @@ FROM_A_SHELL = """
 import sys
 from plainchant.cli import main
 from plainchant.lab.verify import parts
-from plainchant.lab.verify import job as verify
+from plainchant.lab.verify import job as verify, tasks
 verify.verify.__kwdefaults__.update(chunk_rows=600, least_rows=1)
+verify._SPLIT_HERE, tasks.MAX_WITH_FUNCTION = 2, 0
 sys.exit(main(["verify", *sys.argv[1:], "--engine", "spark"]))
 """
 
@@ -62,6 +63,18 @@ def test_a_run_gets_the_verdict_of_the_reference_whole_and_split(
     pq.write_table(crash, tmp_path / "t.parquet", row_group_size=200)
     found = verify(spark, [str(tmp_path)], list(PROPERTIES), chunk_rows=rows, least_rows=1)
     same(found, by_reference(crash, list(PROPERTIES)))
+
+
+def test_of_many_chunks_what_slices_share_is_brought_together_first(
+    spark: SparkSession, crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(crash, tmp_path / "t.parquet", row_group_size=500)
+    plan = parts.plan([str(tmp_path)], 1, chunk_rows=600, least_rows=1)
+    for least, levels in ((100, 2), (2, 3)):
+        monkeypatch.setattr(module, "_SPLIT_HERE", least)
+        found = module._settled(spark, plan, Options(None, None))
+        assert found._jdf.queryExecution().analyzed().toString().count("MapInArrow") == levels  # type: ignore[attr-defined]
+        same(verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1), by_reference(crash))
 
 
 def cut_in_a_block(digest: int) -> pa.Table:
