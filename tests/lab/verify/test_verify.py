@@ -279,6 +279,10 @@ def test_of_very_many_violations_the_driver_gets_some_and_the_count(monkeypatch:
     thinned = total.thinned(20)
     assert [v.run for _, v in thinned.violations] == [f"r{n:02d}" for n in range(5)]
     assert thinned.outcomes["identical"].violations == 12
+    monkeypatch.setattr(results, "_DESCRIBED_IN_ALL", 9)
+    assert [v.run for _, v in total.thinned(20, tasks=3).violations] == [f"r{n:02d}" for n in range(3)], (
+        "of many tasks fewer each"
+    )
 
 
 def test_two_paths_with_runs_of_the_same_name(spark: SparkSession, tmp_path: Path) -> None:

@@ -182,7 +182,8 @@ def _settled(spark: SparkSession, plan: parts.Plan, options: Options) -> DataFra
     if apart:
         found = found.repartition(partitions, "key").mapInArrow(_each_once, RESULTS_SQL)
     if split or len(plan.chunks) > _SUMS_HERE:
-        found = found.repartition(partitions, "key").mapInArrow(partial(_settle, options), RESULTS_SQL)
+        settle = partial(_settle, options, tasks=partitions)
+        found = found.repartition(partitions, "key").mapInArrow(settle, RESULTS_SQL)
     return found
 
 
@@ -500,8 +501,8 @@ def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Seque
         yield run
 
 
-def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Brings the slices of each run together, and adds up what is settled."""
+def _settle(options: Options, batches: Iterator[pa.RecordBatch], *, tasks: int = 1) -> Iterator[pa.RecordBatch]:
+    """Brings the slices of each run together, and adds up what is settled, in one of some tasks."""
     total, partials = Sum(), dict[str, list[bytes]]()
 
     def certificates() -> Iterator[pa.RecordBatch]:
@@ -518,7 +519,7 @@ def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
         total.add_rows(batch)
     if options.beside is not None:
         total.beside |= {run: options.beside.settled(run, mine) for run, mine in partials.items()}
-    yield from result_rows(total.thinned(options.most), "sum")
+    yield from result_rows(total.thinned(options.most, tasks), "sum")
 
 
 def _digests(wanted: Mapping[str, Sequence[Messages]], piece: parts.Piece) -> Iterator[pa.RecordBatch]:

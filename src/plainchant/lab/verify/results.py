@@ -30,6 +30,7 @@ _ZSTD: Final = pa.Codec("zstd", compression_level=1)
 MAX_PROBLEMS: Final = 100  # malformed rows that are reported
 MAX_WARNINGS: Final = 100
 _DESCRIBED: Final = 20_000  # a task that finds more violations describes one for each run and property
+_DESCRIBED_IN_ALL: Final = 200_000  # what the driver gets, of however many tasks
 LARGE_ROWS: Final = 200_000
 """From this size a run is not simply read again by one task: out of order, Spark sorts it, and doubts are narrowed down."""
 
@@ -101,13 +102,14 @@ class Sum(Result):
         del self.warnings[MAX_WARNINGS:]
         del self.malformed[MAX_PROBLEMS:]
 
-    def thinned(self, most: int | None) -> Sum:
-        """Limits what a task sends if everything is wrong."""
-        if most is not None and len(self.violations) > _DESCRIBED:
+    def thinned(self, most: int | None, tasks: int = 1) -> Sum:
+        """Limits what one of some tasks sends if everything is wrong."""
+        described = min(_DESCRIBED, max(1, _DESCRIBED_IN_ALL // tasks))
+        if most is not None and len(self.violations) > described:
             first: dict[tuple[str, str], tuple[tuple[Any, ...], Violation]] = {}
             for key, violation in sorted(self.violations, key=lambda pair: pair[0]):
                 first.setdefault((violation.run, violation.property), (key, violation))
-            self.violations = list(first.values())[:_DESCRIBED]
+            self.violations = list(first.values())[:described]
         return self
 
 
