@@ -30,7 +30,7 @@ def test_many_pieces_do_not_travel_with_the_function(spark: SparkSession, monkey
         rows = made.select("*", F.spark_partition_id().alias("at")).collect()
         assert sorted((row["about"], row["n"], row["size"]) for row in rows) == [("x", n, n * 100) for n in range(7)]
         assert sorted(row["at"] for row in rows) == list(range(7))
-        plan = made._jdf.queryExecution().toString()  # type: ignore[attr-defined]
+        plan = made._jdf.queryExecution().toString()
         assert ("Exchange" in plan) != with_function
 
 

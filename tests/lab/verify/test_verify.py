@@ -73,7 +73,7 @@ def test_of_many_chunks_what_slices_share_is_brought_together_first(
     for least, levels in ((100, 2), (2, 3)):
         monkeypatch.setattr(module, "_SPLIT_HERE", least)
         found = module._settled(spark, plan, Options(None, None))
-        assert found._jdf.queryExecution().analyzed().toString().count("MapInArrow") == levels  # type: ignore[attr-defined]
+        assert found._jdf.queryExecution().analyzed().toString().count("MapInArrow") == levels
         same(verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1), by_reference(crash))
 
 

@@ -2,7 +2,7 @@
 
 The stages are those of ``job``, with a DataFrame's means:
 
-1. *Certify*, as rows come (``mapInArrow``), and bring the certificates of each run together: about two bytes an event.
+1. *Certify*, as rows come (``mapInArrow``), and bring the certificates of each run together (half a byte to two bytes an event).
 2. *Settle* each run. Large runs whose rows come in another order than their histories' are sorted by Spark and certified again.
 3. *Search* the runs in doubt, each in a task of its own (``cogroup``): their rows are a semi-join of the input with a small
    broadcast table that says which rows are wanted, those about doubtful messages or all.

@@ -2,8 +2,9 @@
 
 One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``properties.certificates``), settle the
 runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. One shuffle brings those
-of a run together (about two bytes per event), and a second function settles these runs (``properties.proof``) and adds up what
-tasks have settled, so that the driver gets one sum a partition (``results``). Where certificates leave a large run in doubt, its
+of a run together, and a second function settles these runs (``properties.proof``) and adds up what tasks have settled, so that
+the driver gets one sum a partition (``results``). Of what the certificates of a run have in common, one copy is kept on the way,
+by one more shuffle where there are many chunks: so they grow with its messages (one or two bytes each). Where certificates leave a large run in doubt, its
 doubtful messages are named (``properties.narrowing``); their rows alone are fetched by a second job and searched. Only what
 cannot be narrowed down is read again, whole, by one task a run, and the reference checks decide.
 
