@@ -4,9 +4,11 @@ One job. Its tasks take a chunk each (``parts``), make certificates of every row
 runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. One shuffle brings those
 of a run together, and a second function settles these runs (``properties.proof``) and adds up what tasks have settled, so that
 the driver gets one sum a partition (``results``). Of what the certificates of a run have in common, one copy is kept on the way,
-by one more shuffle where there are many chunks: so they grow with its messages (one or two bytes each). Where certificates leave a large run in doubt, its
-doubtful messages are named (``properties.narrowing``); their rows alone are fetched by a second job and searched. Only what
-cannot be narrowed down is read again, whole, by one task a run, and the reference checks decide.
+by one more shuffle where there are many chunks: they grow with its messages, and not with its deliveries.
+
+Where certificates leave a large run in doubt, its doubtful messages are named (``properties.narrowing``); their rows alone are
+fetched by a second job and searched. Only what cannot be narrowed down is read again, whole, by one task a run, and the reference
+checks decide.
 
 Two kinds of input go through Spark's own reader and are verified as DataFrames (``frame``): addresses that Arrow cannot open, and
 files whose rows stand in another order than their histories'. Between driver and tasks there are only Arrow tables, and nothing
