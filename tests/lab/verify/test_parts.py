@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from plainchant.core.model import TraceError
-from plainchant.lab.verify import parts
+from plainchant.lab.verify import job, parts
 from plainchant.trace.schema import SCHEMA, MalformedTrace
 
 if TYPE_CHECKING:
@@ -125,6 +125,9 @@ def test_a_long_run_among_many_small_ones_is_shared_by_tasks() -> None:
     assert max(chunk.rows for chunk in chunks) == 1_000_000
     assert sum(chunk.is_split("b") for chunk in chunks) == 9
     assert not any(chunk.is_split("a00017") for chunk in chunks)
+    work = job._work(parts.Plan(tuple(reversed(chunks)), ()))
+    assert [chunk.rows for _, chunk in work][10:] == [1_000_000] * 9
+    assert [chunk.is_split("b") for _, chunk in work] == [False] * 10 + [True] * 9, "small runs do not wait for the long one"
 
 
 def test_footers_that_tasks_read_make_the_same_plan(spark: SparkSession, tmp_path: Path) -> None:

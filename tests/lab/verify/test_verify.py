@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,9 @@ from plainchant.lab.errors import LabError
 from plainchant.lab.properties import PROPERTIES, Outcome, Verification
 from plainchant.lab.properties import verify as by_reference
 from plainchant.lab.properties.certificates.unit import Unit
-from plainchant.lab.verify import is_small, results, verify
+from plainchant.lab.verify import is_small, parts, results, verify
 from plainchant.lab.verify import job as module
+from plainchant.lab.verify.check import together
 from plainchant.lab.verify.frame import compact, decided, settled_run, wanted_of
 from plainchant.lab.verify.results import Options, Sum, verification_of
 from tests.protocols.sequencer import sweep
@@ -34,8 +36,9 @@ FROM_A_SHELL = """
 import sys
 from plainchant.cli import main
 from plainchant.lab.verify import parts
-from plainchant.lab.verify import job as verify
+from plainchant.lab.verify import job as verify, tasks
 verify.verify.__kwdefaults__.update(chunk_rows=600, least_rows=1)
+verify._SPLIT_HERE, tasks.MAX_WITH_FUNCTION = 2, 0
 sys.exit(main(["verify", *sys.argv[1:], "--engine", "spark"]))
 """
 
@@ -62,6 +65,18 @@ def test_a_run_gets_the_verdict_of_the_reference_whole_and_split(
     same(found, by_reference(crash, list(PROPERTIES)))
 
 
+def test_of_many_chunks_what_slices_share_is_brought_together_first(
+    spark: SparkSession, crash: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(crash, tmp_path / "t.parquet", row_group_size=500)
+    plan = parts.plan([str(tmp_path)], 1, chunk_rows=600, least_rows=1)
+    for least, levels in ((100, 2), (2, 3)):
+        monkeypatch.setattr(module, "_SPLIT_HERE", least)
+        found = module._settled(spark, plan, Options(None, None))
+        assert found._jdf.queryExecution().analyzed().toString().count("MapInArrow") == levels
+        same(verify(spark, [str(tmp_path)], chunk_rows=600, least_rows=1), by_reference(crash))
+
+
 def cut_in_a_block(digest: int) -> pa.Table:
     """A run whose last block of digests is whole at p and q and broken off at r, so that only its rows can tell."""
     sends = " | ".join(["send digest=7"] * 600)
@@ -83,6 +98,35 @@ def test_a_digest_that_differs_just_where_a_process_crashed_is_found(spark: Spar
         found = verify(spark, [str(path)], ["integrity"], chunk_rows=600, least_rows=1)
         same(found, by_reference(table, ["integrity"]))
         assert found.verdict == verdict
+
+
+@pytest.mark.parametrize("changed", [None, 450, 300], ids=["clean", "in the rest", "before the cut"])
+def test_a_block_that_the_end_of_a_row_group_cuts_needs_no_second_look(changed: int | None) -> None:
+    """q's history is cut at message 400, in the middle of a block that r, in the second part, delivers whole."""
+    sends = " | ".join(["send digest=7"] * 600)
+    theirs = [f"deliver p {n} digest=7" for n in range(1, 601)]
+    odd = [text.replace("7", "8") if n == changed else text for n, text in enumerate(theirs, 1)]
+    told = {"p": [sends, *theirs], "q": odd, "r": theirs}
+    table = trace({name: f"view 1 p,q,r | {' | '.join(rows)} | end" for name, rows in told.items()})
+    bounds = [0, 1202, 1202 + 401, table.num_rows]
+    slices = [compact(Unit(table.slice(a, b - a)).slice(0, alone=True)) for a, b in pairwise(bounds)]
+    found = settled_run("r0", slices, Options(("integrity",), None))
+    assert not found.unresolved
+    assert found.is_open == (changed is not None)
+
+
+def test_a_process_that_joins_in_the_middle_of_a_block_needs_no_second_look() -> None:
+    """Those who were there install the view in which it does, and so tell that block's digests one by one."""
+    rows = [f"deliver p {n} digest=7" for n in range(1, 601)]
+    sends = ["send digest=7"] * 600
+    p = ["view 1 p,q", *sends[:400], *rows[:400], "view 2 p,q,r", *sends[400:], *rows[400:], "end"]
+    q = ["view 1 p,q", *rows[:400], "view 2 p,q,r", *rows[400:], "end"]
+    table = trace({"p": " | ".join(p), "q": " | ".join(q), "r": " | ".join(["view 2 p,q,r", *rows[400:], "end"])})
+    bounds = [0, len(p), len(p) + len(q), table.num_rows]
+    slices = [compact(Unit(table.slice(a, b - a)).slice(0, alone=True)) for a, b in pairwise(bounds)]
+    found = settled_run("r0", slices, Options(("integrity",), None))
+    assert not found.is_open
+    same(together([found], ["integrity"]), by_reference(table, ["integrity"]))
 
 
 @pytest.mark.parametrize("large_rows", [0, 10**9])
@@ -235,6 +279,10 @@ def test_of_very_many_violations_the_driver_gets_some_and_the_count(monkeypatch:
     thinned = total.thinned(20)
     assert [v.run for _, v in thinned.violations] == [f"r{n:02d}" for n in range(5)]
     assert thinned.outcomes["identical"].violations == 12
+    monkeypatch.setattr(results, "_DESCRIBED_IN_ALL", 9)
+    assert [v.run for _, v in total.thinned(20, tasks=3).violations] == [f"r{n:02d}" for n in range(3)], (
+        "of many tasks fewer each"
+    )
 
 
 def test_two_paths_with_runs_of_the_same_name(spark: SparkSession, tmp_path: Path) -> None:

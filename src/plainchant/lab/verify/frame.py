@@ -2,7 +2,7 @@
 
 The stages are those of ``job``, with a DataFrame's means:
 
-1. *Certify*, as rows come (``mapInArrow``), and bring the certificates of each run together: about two bytes an event.
+1. *Certify*, as rows come (``mapInArrow``), and bring the certificates of each run together (half a byte to two bytes an event).
 2. *Settle* each run. Large runs whose rows come in another order than their histories' are sorted by Spark and certified again.
 3. *Search* the runs in doubt, each in a task of its own (``cogroup``): their rows are a semi-join of the input with a small
    broadcast table that says which rows are wanted, those about doubtful messages or all.
@@ -29,7 +29,8 @@ from ...trace.schema import SCHEMA, Malformed, MalformedTrace
 from ...trace.validation import null_problems
 from ..properties import PROPERTIES, Verification
 from ..properties.certificates.evidence import Doubtful, Evidence
-from ..properties.certificates.records import Slice
+from ..properties.certificates.records import NOWHERE, Slice
+from ..properties.certificates.shared import Shared, spliced, unpacked
 from ..properties.certificates.unit import Unit
 from ..properties.facts import COLUMNS, Columns, Run
 from ..properties.narrowing.narrow import Narrowed, narrow
@@ -45,9 +46,10 @@ from .results import (
     Options,
     Sum,
     packed_row,
-    packed_rows,
     rows_of,
+    slice_rows,
     sql_of,
+    unzipped,
     verification_of,
 )
 
@@ -200,7 +202,7 @@ def _certified(table: pa.Table) -> Iterator[pa.RecordBatch]:
     places = [place for place, run in enumerate(unit.runs) if run not in by_run]
     for first in range(0, len(places), _SLICES_A_BATCH):
         slices = (compact(unit.slice(place, alone=True)) for place in places[first : first + _SLICES_A_BATCH])
-        yield packed_rows("slice", [(part.run, part) for part in slices])
+        yield from slice_rows(slices)
 
 
 def compact(part: Slice) -> Slice:
@@ -213,21 +215,31 @@ def compact(part: Slice) -> Slice:
         skeleton = None if skeleton is None else skeleton.slice(0, 0)
     if skeleton is not None:
         skeleton = plain(skeleton).take(pa.array(range(skeleton.num_rows), pa.int64()))
-    return dataclasses.replace(part, skeleton=skeleton)
+    tapes = [tape._replace(kept=spliced(tape.codes, tape.cuts, part.senders), cuts=NOWHERE) for tape in part.tapes]
+    part = dataclasses.replace(part, skeleton=skeleton, tapes=tapes, blocks=[each.put_together() for each in part.blocks])
+    if part.waits is not None:
+        part.waits = dataclasses.replace(part.waits, handed=[each.folded() for each in part.waits.handed])
+    return part
 
 
 def settle(options: Options, batches: Iterator[pa.RecordBatch], *, sort_later: bool = False) -> Iterator[pa.RecordBatch]:
     """Brings the certificates of each run together. Passes on what is settled, and what is known of runs that are not."""
-    slices: dict[str, list[Slice]] = {}
+    slices: dict[str, list[bytes]] = {}
+    known: dict[str, dict[bytes, Shared]] = {}
     malformed: set[str | None] = set()
     for batch in batches:
-        for row in _of_kinds(batch, ("slice",)).select(["key", "value"]).to_pylist():
-            slices.setdefault(row["key"], []).append(pickle.loads(row["value"]))
+        for row in _of_kinds(batch, ("slice", "shared")).select(["kind", "run", "value"]).to_pylist():
+            if row["kind"] == "slice":
+                slices.setdefault(row["run"], []).append(row["value"])
+            else:
+                shared = Shared(unzipped(row["value"]))
+                known.setdefault(row["run"], {}).setdefault(shared.key, shared)
         problems = _of_kinds(batch, ("malformed",))
         malformed.update(problems.column("key").to_pylist())
         yield problems
     for run in sorted(slices.keys() - malformed):
-        found = settled_run(run, slices.pop(run), options)
+        values, named = slices.pop(run)[::-1], known.pop(run, {})
+        found = settled_run(run, [unpacked(unzipped(values.pop()), named) for _ in range(len(values))], options)
         if sort_later and found.out_of_order and found.rows >= options.large_rows:
             yield packed_row(run, "unsorted", None)
         elif found.is_open:

@@ -2,10 +2,13 @@
 
 One job. Its tasks take a chunk each (``parts``), make certificates of every row group (``properties.certificates``), settle the
 runs that are whole there (``check``), and pass on the certificates of runs that may continue elsewhere. One shuffle brings those
-of a run together (about two bytes per event), and a second function settles these runs (``properties.proof``) and adds up what
-tasks have settled, so that the driver gets one sum a partition (``results``). Where certificates leave a large run in doubt, its
-doubtful messages are named (``properties.narrowing``); their rows alone are fetched by a second job and searched. Only what
-cannot be narrowed down is read again, whole, by one task a run, and the reference checks decide.
+of a run together, and a second function settles these runs (``properties.proof``) and adds up what tasks have settled, so that
+the driver gets one sum a partition (``results``). Of what the certificates of a run have in common, one copy is kept on the way,
+by one more shuffle where there are many chunks: they grow with its messages, and not with its deliveries.
+
+Where certificates leave a large run in doubt, its doubtful messages are named (``properties.narrowing``); their rows alone are
+fetched by a second job and searched. Only what cannot be narrowed down is read again, whole, by one task a run, and the reference
+checks decide.
 
 Two kinds of input go through Spark's own reader and are verified as DataFrames (``frame``): addresses that Arrow cannot open, and
 files whose rows stand in another order than their histories'. Between driver and tasks there are only Arrow tables, and nothing
@@ -15,6 +18,7 @@ needs more than a SparkSession: it is the same on one machine, on a cluster, and
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
@@ -32,6 +36,7 @@ from ..properties.certificates.evidence import Messages
 from ..properties.certificates.records import Slice
 from ..properties.certificates.unit import Unit
 from ..properties.certificates.untimed import Untimed
+from ..properties.certificates.waits import stated_bound
 from ..properties.facts import COLUMNS
 from ..properties.narrowing.narrow import Narrowed
 from ..properties.reference import require_known
@@ -44,7 +49,7 @@ from ..session.progress import watched
 from . import frame, parts
 from .beside import AGAIN, APART, Beside, Rows
 from .check import Found, look_closely, plain, proved, rows_of
-from .results import LARGE_ROWS, MAX_PROBLEMS, RESULTS_SQL, Options, Sum, packed_row, sql_of, verification_of
+from .results import LARGE_ROWS, MAX_PROBLEMS, RESULTS_SQL, TOLD, Options, Sum, packed_row, slice_rows, sql_of, verification_of
 from .results import rows_of as result_rows
 from .tasks import tasks
 
@@ -61,6 +66,7 @@ T = TypeVar("T")
 
 _FILE: Final = "file"  # the column with the file from which a row is
 _SUMS_HERE: Final = 64  # sums of more tasks do not come to the driver one by one
+_SPLIT_HERE: Final = 16  # what slices of more chunks have in common is brought together by tasks, before they meet
 _LEAST_UNIT: Final = 100_000  # rows; smaller row groups are put together
 _ROWS_A_PARTITION: Final = 5_000_000
 
@@ -173,11 +179,20 @@ def _verify_chunks(spark: SparkSession, plan: parts.Plan, options: Options, tota
 
 def _settled(spark: SparkSession, plan: parts.Plan, options: Options) -> DataFrame:
     """What tasks settle, and the runs that are open. Sums of many tasks are added up by tasks."""
-    found = tasks(spark, list(enumerate(plan.chunks)), partial(_certify_chunk, options), RESULTS_SQL)
-    is_split = any(chunk.elsewhere is None or chunk.elsewhere for chunk in plan.chunks)
-    if is_split or len(plan.chunks) > _SUMS_HERE:
-        found = found.repartition(_partitions(spark, plan.rows), "key").mapInArrow(partial(_settle, options), RESULTS_SQL)
+    split = sum(chunk.elsewhere is None or len(chunk.elsewhere) > 0 for chunk in plan.chunks)
+    partitions, apart = _partitions(spark, plan.rows), split > _SPLIT_HERE
+    found = tasks(spark, _work(plan), partial(_certify_chunk, options, apart=apart), RESULTS_SQL)
+    if apart:
+        found = found.repartition(partitions, "key").mapInArrow(_each_once, RESULTS_SQL)
+    if split or len(plan.chunks) > _SUMS_HERE:
+        settle = partial(_settle, options, tasks=partitions)
+        found = found.repartition(partitions, "key").mapInArrow(settle, RESULTS_SQL)
     return found
+
+
+def _work(plan: parts.Plan) -> list[tuple[int, parts.Chunk]]:
+    """The chunks, with their numbers. Those that hold several runs, and settle them, take longest: they are begun first."""
+    return sorted(enumerate(plan.chunks), key=lambda work: work[1].is_of_one_run)
 
 
 def _partitions(spark: SparkSession, rows: int) -> int:
@@ -265,8 +280,7 @@ def _about(wanted: Mapping[str, Narrowed], piece: parts.Piece) -> Iterator[pa.Re
             kept = pc.and_(pc.equal(keys.column("run"), run), about)
             return kept if pc.any(kept).as_py() else None
 
-        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
-        for table in parts.rows_about(piece, (low, high), chosen):
+        for table in parts.rows_about(piece, spans, chosen):
             yield from plain(table.select(_TRACE.names)).cast(_TRACE).to_batches()
 
 
@@ -367,13 +381,31 @@ def _frame(spark: SparkSession, source: _Source) -> DataFrame:
     return rows.withColumn("run", run) if source.label else rows
 
 
-def _certify_chunk(options: Options, work: tuple[int, parts.Chunk]) -> Iterator[pa.RecordBatch]:
+def _certify_chunk(options: Options, work: tuple[int, parts.Chunk], *, apart: bool = False) -> Iterator[pa.RecordBatch]:
     number, chunk = work
     for found in certify_chunk(chunk, options):
         if isinstance(found, Sum):
             yield from result_rows(found.thinned(options.most), f"sum {number}")
+        elif isinstance(found, Slice):
+            yield from slice_rows([frame.compact(found)], apart=apart)
         else:
-            yield packed_row(found.run, "slice", frame.compact(found)) if isinstance(found, Slice) else packed_row(*found)
+            yield packed_row(*found)
+
+
+def _each_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows for the tasks that settle their runs: of what slices share, one copy."""
+    known: set[str] = set()
+    for batch in batches:
+        keys, runs, kinds = (batch.column(name).to_pylist() for name in ("key", "run", "kind"))
+        kept = []
+        for at, (key, kind) in enumerate(zip(keys, kinds, strict=True)):
+            if kind != "shared" or key not in known:
+                kept.append(at)
+            if kind == "shared":
+                known.add(key)
+                keys[at] = runs[at]
+        place = batch.schema.get_field_index("key")
+        yield batch.set_column(place, "key", pa.array(keys, pa.string())).take(pa.array(kept, pa.int64()))
 
 
 def certify_chunk(chunk: parts.Chunk, options: Options) -> Iterator[Slice | tuple[str, str, bytes] | Sum]:
@@ -386,7 +418,9 @@ def certify_chunk(chunk: parts.Chunk, options: Options) -> Iterator[Slice | tupl
         total.malformed = list(error.malformed)
         yield total
         return
-    units = [Unit(table.slice(first, rows), within(files, first, rows), options.columns) for first, rows in _bundles(files)]
+    bounds = _bound_elsewhere(chunk, table)
+    bundles = [(table.slice(first, rows), within(files, first, rows)) for first, rows in _bundles(files)]
+    units = [Unit(rows, came_from, options.columns, bounds) for rows, came_from in bundles]
     if any(unit.without_place for unit in units):
         total.malformed = list(null_problems(table, files))[:MAX_PROBLEMS]
     split = {run for unit in units for run in unit.runs if chunk.is_split(run)}
@@ -403,6 +437,24 @@ def certify_chunk(chunk: parts.Chunk, options: Options) -> Iterator[Slice | tupl
     for found in _whole(units, split, table, files, options):
         total.add(found)
     yield total
+
+
+def _bound_elsewhere(chunk: parts.Chunk, table: pa.Table) -> dict[str, int]:
+    """The time that the first run of a chunk states for ``progress``, from where it begins, if no row here tells."""
+    run, columns = chunk.pieces[0].low, ("run", "kind", "detail")
+    if chunk.begin is None or run is None or len(_start_details(table, run)):
+        return {}
+    try:
+        stated = [stated_bound(value) for rows in parts.read(chunk.begin, columns=columns) for value in _start_details(rows, run)]
+    except MalformedTrace:
+        return {}  # the task that verifies that file tells it
+    return {run: max(stated)} if stated else {}
+
+
+def _start_details(table: pa.Table, run: str) -> list[str | None]:
+    rows = table.filter(pc.and_(pc.equal(table.column("kind"), "start"), pc.equal(table.column("run"), run)))
+    found: list[str | None] = rows.column("detail").unique().to_pylist()
+    return found
 
 
 def _beside(units: Sequence[Unit], beside: Beside) -> dict[str, list[Any]]:
@@ -452,36 +504,47 @@ def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Seque
         yield run
 
 
-def _settle(options: Options, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Brings the slices of each run together, and adds up what is settled."""
-    total, slices = Sum(), list[pa.RecordBatch]()
-    partials: dict[str, list[bytes]] = {}
-    for batch in batches:
-        kinds = batch.column("kind")
-        slices.append(batch.filter(pc.equal(kinds, "slice")))
-        for row in batch.filter(pc.equal(kinds, "partial")).select(["key", "value"]).to_pylist():
-            partials.setdefault(row["key"], []).append(pickle.loads(row["value"]))
-        total.add_rows(batch.filter(pc.invert(pc.is_in(kinds, pa.array(["slice", "partial"])))))
-    if options.beside is not None:
-        total.beside |= {run: options.beside.settled(run, mine) for run, mine in partials.items()}
-    for batch in frame.settle(options, iter(slices)):
+def _settle(options: Options, batches: Iterator[pa.RecordBatch], *, tasks: int = 1) -> Iterator[pa.RecordBatch]:
+    """Brings the slices of each run together, and adds up what is settled, in one of some tasks."""
+    total, partials = Sum(), dict[str, list[bytes]]()
+
+    def certificates() -> Iterator[pa.RecordBatch]:
+        travelling = pa.array(["slice", "shared"])
+        for batch in batches:
+            kinds = batch.column("kind")
+            yield batch.filter(pc.is_in(kinds, travelling))
+            for row in batch.filter(pc.equal(kinds, "partial")).select(["key", "value"]).to_pylist():
+                partials.setdefault(row["key"], []).append(pickle.loads(row["value"]))
+            total.add_rows(batch.filter(pc.is_in(kinds, pa.array([*TOLD, "beside"]))))
+
+    for batch in frame.settle(options, certificates()):
         yield batch.filter(pc.equal(batch.column("kind"), "open"))
         total.add_rows(batch)
-    yield from result_rows(total.thinned(options.most), "sum")
+    if options.beside is not None:
+        total.beside |= {run: options.beside.settled(run, mine) for run, mine in partials.items()}
+    yield from result_rows(total.thinned(options.most, tasks), "sum")
 
 
 def _digests(wanted: Mapping[str, Sequence[Messages]], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
     """The digests that rows give for some messages, each once."""
     names = ["run", "group", "sender", "seq", "digest"]
-    for table in parts.read(piece, columns=(*names, "kind")):
+    spans = {(low, high) for run, messages in wanted.items() if piece.may_hold(run) for _, _, low, high in messages}
+
+    def near(keys: pa.Table) -> pa.ChunkedArray | None:
+        seq = keys.column("seq")
+        inside = (pc.and_(pc.greater_equal(seq, low), pc.less_equal(seq, high)) for low, high in spans)
+        kept = pc.and_(pc.is_in(keys.column("run"), pa.array(wanted)), functools.reduce(pc.or_, inside))
+        return kept if pc.any(kept).as_py() else None
+
+    for table in parts.rows_about(piece, spans, near, columns=(*names, "kind")):
         for run, messages in _present(wanted, table):
             about = pc.is_in(table.column("kind"), pa.array(["send", "deliver"]))
             about = pc.and_(pc.equal(table.column("run"), run), about)
             rows = table.filter(pc.and_(about, pc.is_valid(table.column("digest")))).select(names)
             for group, sender, low, high in messages:
                 same = pc.and_(pc.equal(rows.column("group"), group), pc.equal(rows.column("sender"), sender))
-                near = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
-                plain = rows.filter(pc.and_(same, near)).cast(DIGEST_SCHEMA)
+                inside = pc.and_(pc.greater_equal(rows.column("seq"), low), pc.less_equal(rows.column("seq"), high))
+                plain = rows.filter(pc.and_(same, inside)).cast(DIGEST_SCHEMA)
                 yield from plain.group_by(names).aggregate([]).to_batches()
 
 

@@ -68,10 +68,15 @@ class Chunk:
 
     pieces: tuple[Piece, ...]
     elsewhere: tuple[Span, ...] | None
+    begin: Piece | None = None  # a row group before these, in which the first of its runs may begin
 
     @property
     def rows(self) -> int:
         return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def is_of_one_run(self) -> bool:
+        return len({name for piece in self.pieces for name in (piece.low, piece.high)} - {None}) == 1
 
     def is_split(self, run: str) -> bool:
         return self.elsewhere is None or _is_within(self.elsewhere, run)
@@ -254,12 +259,16 @@ def _chunks(groups: Sequence[Piece], wanted: int) -> Iterator[Chunk]:
     spans = [None if any(p.low is None for p in bundle) else _union((p.low, p.high) for p in bundle) for bundle in bundles]
     known = [span for span in spans if span is not None]
     shared = _shared(known) if len(known) == len(spans) else None
+    begins: dict[str | None, Piece] = {}
     for bundle, own in zip(bundles, spans, strict=True):
         if len(bundles) == 1:
             elsewhere: tuple[Span, ...] | None = ()
         else:
             elsewhere = None if shared is None or own is None else tuple(_common(own, shared))
-        yield Chunk(tuple(_merged(bundle)), elsewhere)
+        yield Chunk(tuple(_merged(bundle)), elsewhere, begins.get(bundle[0].low))
+        for piece in bundle:
+            begins.setdefault(piece.high, piece)
+        begins.pop(None, None)
 
 
 def _shared(spans: Sequence[Sequence[Span]]) -> list[Span]:
@@ -347,8 +356,13 @@ def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS)
         raise MalformedTrace([Malformed(piece.file, None, None, None, unreadable(piece.file, error))]) from error
 
 
-def rows_about(piece: Piece, span: tuple[int, int], chosen: Callable[[pa.Table], pa.ChunkedArray | None]) -> Iterator[pa.Table]:
-    """Some rows of a piece, chosen by their run, sender and number; row groups whose numbers all lie outside a span are not
+def rows_about(
+    piece: Piece,
+    spans: Collection[tuple[int, int]],
+    chosen: Callable[[pa.Table], pa.ChunkedArray | None],
+    columns: Sequence[str] = COLUMNS,
+) -> Iterator[pa.Table]:
+    """Some rows of a piece, chosen by their run, sender and number; row groups whose numbers all lie outside the spans are not
     read, and of the others only these three columns, unless there is a row to read."""
     filesystem, _ = filesystem_of(piece.path)
     with filesystem.open_input_file(piece.file) as source:
@@ -356,13 +370,14 @@ def rows_about(piece: Piece, span: tuple[int, int], chosen: Callable[[pa.Table],
         seq = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "seq")
         ranges = {group: metadata.row_group(group).column(seq).statistics for group in piece.groups}
     for group, numbers in ranges.items():
-        if numbers is not None and numbers.has_min_max and (numbers.max < span[0] or span[1] < numbers.min):
+        is_told = numbers is not None and numbers.has_min_max
+        if is_told and not any(low <= numbers.max and numbers.min <= high for low, high in spans):
             continue
         only = dataclasses.replace(piece, groups=(group,))
         (keys,) = read(only, columns=("run", "sender", "seq"))
         kept = chosen(keys)
         if kept is not None:
-            (table,) = read(only)
+            (table,) = read(only, columns=columns)
             yield table.filter(kept)
 
 

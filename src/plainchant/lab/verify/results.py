@@ -1,17 +1,17 @@
 """What tasks say of runs, as rows of one Arrow schema: outcomes, violations, what is malformed, warnings.
 
 All stages of verification pass these rows on. Some kinds of row are not for people and have bytes in ``value``: the certificates
-of a part of a run (``slice``), what is known of a run that is not settled (``open``), and what is computed beside verification
-(``partial`` of a part of a run, ``beside`` of a run). Certificates are twenty kinds of record
-with NumPy arrays and a small table in them; nothing in SQL looks inside, the same code writes and reads them within one job, and
-as columns they would be taken apart and put together again at both ends. All else is typed.
+of a part of a run (``slice``) and what several of these have in common (``shared``), what is known of a run that is not settled
+(``open``), and what is computed beside verification (``partial`` of a part of a run, ``beside`` of a run). Certificates are
+twenty kinds of record with NumPy arrays and a small table in them; nothing in SQL looks inside, the same code writes and reads
+them within one job, and as columns they would be taken apart and put together again at both ends. All else is typed.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,14 +19,18 @@ import pyarrow.compute as pc
 
 from ...trace.schema import Malformed
 from ..properties import Outcome, Verification, Violation
+from ..properties.certificates.records import Slice
+from ..properties.certificates.shared import packed
 from ..properties.facts import COLUMNS
 from ..properties.report import Result
 from ..tables import MALFORMED, OUTCOMES, VIOLATIONS, violation_of, violation_rows
 from .beside import Beside
 
+_ZSTD: Final = pa.Codec("zstd", compression_level=1)
 MAX_PROBLEMS: Final = 100  # malformed rows that are reported
 MAX_WARNINGS: Final = 100
 _DESCRIBED: Final = 20_000  # a task that finds more violations describes one for each run and property
+_DESCRIBED_IN_ALL: Final = 200_000  # what the driver gets, of however many tasks
 LARGE_ROWS: Final = 200_000
 """From this size a run is not simply read again by one task: out of order, Spark sorts it, and doubts are narrowed down."""
 
@@ -98,13 +102,14 @@ class Sum(Result):
         del self.warnings[MAX_WARNINGS:]
         del self.malformed[MAX_PROBLEMS:]
 
-    def thinned(self, most: int | None) -> Sum:
-        """Limits what a task sends if everything is wrong."""
-        if most is not None and len(self.violations) > _DESCRIBED:
+    def thinned(self, most: int | None, tasks: int = 1) -> Sum:
+        """Limits what one of some tasks sends if everything is wrong."""
+        described = min(_DESCRIBED, max(1, _DESCRIBED_IN_ALL // tasks))
+        if most is not None and len(self.violations) > described:
             first: dict[tuple[str, str], tuple[tuple[Any, ...], Violation]] = {}
             for key, violation in sorted(self.violations, key=lambda pair: pair[0]):
                 first.setdefault((violation.run, violation.property), (key, violation))
-            self.violations = list(first.values())[:_DESCRIBED]
+            self.violations = list(first.values())[:described]
         return self
 
 
@@ -143,8 +148,36 @@ def packed_rows(kind: str, values: Sequence[tuple[str, object]]) -> pa.RecordBat
     """Rows of one kind, each with an object for another task."""
     keys = pa.array([key for key, _ in values], pa.string())
     bytes_ = pa.array([pickle.dumps(value, protocol=5) for _, value in values], pa.binary())
-    given = {"key": keys, "kind": pa.array([kind] * len(values)), "run": keys, "value": bytes_}
-    return pa.RecordBatch.from_arrays([given.get(f.name, pa.nulls(len(values), f.type)) for f in RESULTS], schema=RESULTS)
+    return _rows_with(len(values), key=keys, kind=pa.array([kind] * len(values)), run=keys, value=bytes_)
+
+
+def slice_rows(slices: Iterable[Slice], *, apart: bool = False) -> Iterator[pa.RecordBatch]:
+    """Slices for another task, and what they share (``shared``), each once. ``apart``: equal shared rows of a run come together
+    first, by a key of their own."""
+    values: list[tuple[str, str, str, bytes]] = []
+    known: set[tuple[str, bytes]] = set()
+    for part in slices:
+        value, named = packed(part)
+        for key, content in named.items():
+            if (part.run, key) not in known:
+                known.add((part.run, key))
+                values.append((f"{key.hex()} {part.run}" if apart else part.run, "shared", part.run, zipped(content)))
+        values.append((part.run, "slice", part.run, zipped(value)))
+    if values:
+        columns = dict(zip(("key", "kind", "run", "value"), map(pa.array, zip(*values, strict=True)), strict=True))
+        yield _rows_with(len(values), **columns)
+
+
+def zipped(value: bytes) -> bytes:
+    return len(value).to_bytes(8, "little") + bytes(_ZSTD.compress(value, asbytes=True))
+
+
+def unzipped(value: bytes) -> bytes:
+    return bytes(_ZSTD.decompress(memoryview(value)[8:], int.from_bytes(value[:8], "little"), asbytes=True))
+
+
+def _rows_with(rows: int, **columns: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([columns.get(f.name, pa.nulls(rows, f.type)) for f in RESULTS], schema=RESULTS)
 
 
 def sql_of(schema: pa.Schema) -> str:

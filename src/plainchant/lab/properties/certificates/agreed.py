@@ -12,8 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import Ints, Mask, starts_of
+from .shared import Shared
 
 BLOCK: Final = 256  # messages of a sender that are hashed together
+TOGETHER: Final = 64  # blocks whose hashes slices share
+_SIZE: Final = 16  # bytes of a hash
 _NEVER: Final = -(2**62)
 
 
@@ -26,6 +29,22 @@ class Blocks(NamedTuple):
     sender: str
     whole: dict[int, bytes]
     parts: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]  # block to the numbers of its messages and their values
+    together: Mapping[int, Shared] = MappingProxyType({})  # hashes of ``TOGETHER`` whole blocks that follow each other
+
+    def put_together(self) -> Blocks:
+        """Hashes of successive blocks in one, where they are all there, for slices to share."""
+        whole, together = dict(self.whole), dict[int, Shared]()
+        for number in sorted({block // TOGETHER for block in whole}):
+            mine = range(number * TOGETHER, (number + 1) * TOGETHER)
+            if all(block in whole for block in mine):
+                together[number] = Shared(b"".join(whole.pop(block) for block in mine))
+        return self._replace(whole=whole, together=together)
+
+
+def taken_apart(number: int, together: Shared) -> dict[int, bytes]:
+    """The blocks whose hashes were put together."""
+    content, first = together.content, number * TOGETHER
+    return {first + place: content[_SIZE * place : _SIZE * (place + 1)] for place in range(TOGETHER)}
 
 
 class Agreed:
@@ -128,4 +147,4 @@ def _hash(numbers: Ints, values: Ints, torn: Set[int]) -> tuple[dict[int, bytes]
 
 def hash_block(values: Ints) -> bytes:
     """A cryptographic hash of a block's values, so that equal means equal."""
-    return hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
+    return hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=_SIZE).digest()

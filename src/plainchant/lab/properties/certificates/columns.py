@@ -113,6 +113,24 @@ class Rows:
         return self._table.take(pa.array(places if self.order is None else self.order[places]))
 
 
+def folded(values: Ints) -> tuple[int, str, bytes]:
+    """Numbers that differ little from one to the next, as bytes.
+
+    >>> unfolded(folded(np.array([10**15, 10**15 + 3, 10**15 + 5]))).tolist()
+    [1000000000000000, 1000000000000003, 1000000000000005]
+    """
+    steps = np.diff(values, prepend=values[:1])
+    is_small = not len(steps) or (steps.min() >= 0 and steps.max() < 2**32)
+    kind = np.dtype(small_type(int(steps.max(initial=0)) + 1) if is_small else np.int64)
+    return int(values[0]) if len(values) else 0, kind.str, steps.astype(kind).tobytes()
+
+
+def unfolded(value: tuple[int, str, bytes]) -> Ints:
+    """The numbers again."""
+    first, kind, steps = value
+    return first + np.cumsum(np.frombuffer(steps, kind), dtype=np.int64)
+
+
 def small_type(bound: int) -> Any:
     """The smallest unsigned type for numbers up to a bound."""
     return np.uint8 if bound < 256 else np.uint16 if bound < 65_536 else np.uint32

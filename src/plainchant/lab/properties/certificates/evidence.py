@@ -10,6 +10,7 @@ every interval is in the skeleton, so the view of an interval needs no second bo
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -19,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..facts import Event, Run, View, between
-from .agreed import BLOCK, Blocks, hash_block
+from .agreed import BLOCK, Blocks, hash_block, taken_apart
+from .columns import small_type
 from .ranges import Range, Ranges
 from .records import Delivered, Extent, Misplaced, Own, Ranked, RankKey, Sent, Slice
+from .shared import Shared, Spliced, in_codes, since_the_last
 
 Codes: TypeAlias = NDArray[Any]
 Place: TypeAlias = tuple[str, str]  # (process, group)
@@ -167,31 +170,42 @@ class Evidence:
         return found
 
     @cached_property
+    def tracks(self) -> dict[Place, list[Track]]:
+        """By process and group, view by view, what is on its tapes. Shared pieces are the same arrays in all tracks."""
+        places = {name: place for place, name in enumerate(dict.fromkeys(n for part in self.slices for n in part.senders), 1)}
+        kind = small_type(len(places) + 1)
+        shared: dict[bytes, Codes] = {}
+        found: dict[Place, list[Track]] = {}
+        tapes = [(tape, part) for part in self.slices for tape in part.tapes]
+        if len(self.slices) > 1:
+            tapes.sort(key=lambda tape: (tape[0].process, tape[0].group, tape[0].first))
+        for tape, part in tapes:
+            tracks = found.setdefault((tape.process, tape.group), [])
+            view = self.view_at(tape.process, tape.first)
+            if not tracks or tracks[-1].view is not view:
+                tracks.append(Track(view))
+            if isinstance(tape.kept, Spliced):
+                pieces = []
+                for piece in tape.kept.pieces:
+                    codes = shared.get(piece.key) if isinstance(piece, Shared) else None
+                    if codes is None:
+                        codes = in_codes(piece, places, kind)
+                        if isinstance(piece, Shared):
+                            shared[piece.key] = codes
+                    pieces.append(codes)
+                tracks[-1].add(pieces, tape.kept.between)
+            else:
+                codes = tape.kept
+                if len(self.slices) > 1:
+                    codes = np.array([0, *(places[name] for name in part.senders)], kind)[codes]
+                sends = np.flatnonzero(codes == 0)
+                tracks[-1].add([codes[codes != 0] if len(sends) else codes], since_the_last(sends))
+        return found
+
+    @cached_property
     def tapes(self) -> dict[Place, list[tuple[View | None, Codes]]]:
         """By process and group, view by view: the codes of the senders, with 0 for sends."""
-        parts: dict[Place, list[tuple[int, Codes]]] = {}
-        places: dict[str, int] = {}
-        for part in self.slices:
-            translate = None
-            if len(self.slices) > 1:
-                codes = [places.setdefault(sender, len(places) + 1) for sender in part.senders]
-                translate = np.array([0, *codes], np.uint32)
-            for tape in part.tapes:
-                own = tape.codes if translate is None else translate[tape.codes]
-                parts.setdefault((tape.process, tape.group), []).append((tape.first, own))
-        return {place: self._by_view(place[0], tapes) for place, tapes in parts.items()}
-
-    def _by_view(self, process: str, tapes: list[tuple[int, Codes]]) -> list[tuple[View | None, Codes]]:
-        if len(self.slices) > 1:
-            tapes.sort(key=lambda tape: tape[0])
-        joined: list[tuple[View | None, list[Codes]]] = []
-        for first, codes in tapes:
-            view = self.view_at(process, first)
-            if joined and joined[-1][0] is view:
-                joined[-1][1].append(codes)
-            else:
-                joined.append((view, [codes]))
-        return [(view, codes[0] if len(codes) == 1 else np.concatenate(codes)) for view, codes in joined]
+        return {place: [(track.view, track.codes()) for track in tracks] for place, tracks in self.tracks.items()}
 
     @cached_property
     def digests_agree(self) -> bool:
@@ -254,8 +268,14 @@ class Evidence:
         unresolved: list[Messages] = []
         whole: dict[_Block, bytes] = {}
         parts: dict[_Block, dict[int, int]] = {}
+        together: dict[_Block, Shared] = {}
         for blocks in (blocks for part in self.slices for blocks in part.blocks if blocks.attribute == attribute):
+            for number, hashes in blocks.together.items():
+                if together.setdefault((blocks.group, blocks.sender, number), hashes).key != hashes.key:
+                    differing.update(_add(blocks._replace(whole=taken_apart(number, hashes), parts={}), whole, parts))
             differing.update(_add(blocks, whole, parts))
+        for (group, sender, number), hashes in together.items():
+            differing.update(_add(Blocks(attribute, group, sender, taken_apart(number, hashes), {}), whole, parts))
         for key, values in parts.items():
             if key not in whole or key in differing:
                 continue
@@ -333,6 +353,40 @@ def arrangement(slices: Sequence[Slice]) -> tuple[bool, list[Misplaced]]:
         else:
             misplaced += found
     return out_of_order, misplaced
+
+
+@dataclasses.dataclass(slots=True)
+class Track:
+    """What a history delivers of a group in one view, in order, and when it sends."""
+
+    view: View | None
+    parts: list[Codes] = dataclasses.field(default_factory=list)  # the codes of the senders
+    size: int = 0
+    sends: int = 0
+    _between: list[tuple[int, Codes]] = dataclasses.field(default_factory=list)
+
+    def add(self, parts: Sequence[Codes], steps: Codes) -> None:
+        """What follows: deliveries, and how many of them come before each send since the send before."""
+        self._between.append((self.size, steps))
+        self.parts += parts
+        self.size += sum(map(len, parts))
+        self.sends += len(steps)
+
+    def delivered(self) -> Codes:
+        return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts) if self.parts else np.zeros(0, np.uint8)
+
+    def delivered_before(self, send: int) -> int:
+        """How many of the deliveries come before the send of that place."""
+        for before, steps in self._between:
+            if send < len(steps):
+                return before + int(steps[: send + 1].sum(dtype=np.int64))
+            send -= len(steps)
+        raise IndexError(send)
+
+    def codes(self) -> Codes:
+        """All of it, with 0 for sends."""
+        at = [before + np.cumsum(steps, dtype=np.int64) for before, steps in self._between]
+        return np.insert(self.delivered(), np.concatenate(at), 0) if self.sends else self.delivered()
 
 
 class _Places:

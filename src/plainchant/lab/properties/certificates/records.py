@@ -23,7 +23,7 @@ A run's :class:`Slice` has:
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,10 @@ from numpy.typing import NDArray
 
 from ..facts import Moment
 from .agreed import Blocks
+from .columns import folded, unfolded
+from .shared import Spliced
+
+NOWHERE: Final[NDArray[np.int64]] = np.zeros(0, np.int64)
 
 
 class Delivered(NamedTuple):
@@ -72,7 +76,13 @@ class Tape(NamedTuple):
     process: str
     group: str
     first: int
-    codes: NDArray[Any]  # 0: a send of its own; else 1 + a place in the slice's ``senders``
+    kept: NDArray[Any] | Spliced
+    cuts: NDArray[np.int64] = NOWHERE  # at which deliveries pieces of it end that can be shared
+
+    @property
+    def codes(self) -> NDArray[Any]:
+        """0: a send of its own; else 1 + a place in the slice's ``senders``."""
+        return self.kept.codes() if isinstance(self.kept, Spliced) else self.kept
 
 
 class Weave(NamedTuple):
@@ -184,13 +194,37 @@ class Calls(NamedTuple):
     contents: NDArray[np.int64]  # digest and size, hashed
 
 
+class Folded(NamedTuple):
+    """Calls as they travel: the differences of indices and of times."""
+
+    indices: tuple[int, str, bytes]
+    times: tuple[int, str, bytes]
+    contents: NDArray[np.int64]
+
+
 class Handed(NamedTuple):
     """The ``accept`` and the ``send`` rows of a history in a group."""
 
     process: str
     group: str
-    accepts: Calls
-    sends: Calls
+    kept: tuple[Calls, Calls] | tuple[Folded, Folded]
+
+    @property
+    def accepts(self) -> Calls:
+        return _unfolded(self.kept[0])
+
+    @property
+    def sends(self) -> Calls:
+        return _unfolded(self.kept[1])
+
+    def folded(self) -> Handed:
+        """The same in a third of the space, unfolded when it is looked at."""
+        accepts, sends = (Folded(folded(c.indices), folded(c.times), c.contents) for c in (self.accepts, self.sends))
+        return self._replace(kept=(accepts, sends))
+
+
+def _unfolded(calls: Calls | Folded) -> Calls:
+    return calls if isinstance(calls, Calls) else Calls(unfolded(calls.indices), unfolded(calls.times), calls.contents)
 
 
 class Steps(NamedTuple):
@@ -213,7 +247,7 @@ class Waits:
 
     handed: list[Handed]
     steps: list[Steps]
-    quantum: int  # longest pause within a step, ns
+    quantum: int  # longest pause within a step, ns: the bound, if the unit knows it
     largest: int  # bytes of the largest message that is accepted, sent or delivered; -1: no row tells
 
 

@@ -9,9 +9,10 @@ stage 2 (``properties.proof``) does, from the certificates of a whole run. ``rec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +28,7 @@ from ..facts import COLUMNS
 from .agreed import BLOCK, Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, small_type, stable_order, starts_of
 from .records import (
+    NOWHERE,
     Dated,
     Delivered,
     Extent,
@@ -44,7 +46,8 @@ from .records import (
     Turns,
     Weave,
 )
-from .waits import Waiting
+from .shared import SHARE
+from .waits import Waiting, stated_bound
 
 CONTROL: Final = frozenset(
     {"start", "join", "leave", "view", "crash", "end", "fault", "reject", "block", "note", "request", "refused"}
@@ -52,6 +55,7 @@ CONTROL: Final = frozenset(
 """Kinds that properties look at row by row."""
 
 MAX_JUMPS: Final = 100  # misplaced rows of a history that a unit tells of
+MAX_TORN: Final = 2_000  # blocks of a run whose digests a unit tells one by one, 2 KiB each, besides their hash
 
 _OTHER, _DELIVER, _SEND, _VIEW, _JOIN, _LEAVE, _CONTROL = range(7)
 _CODES: Final = {"deliver": _DELIVER, "send": _SEND, "view": _VIEW, "join": _JOIN, "leave": _LEAVE}
@@ -61,8 +65,16 @@ _NEVER: Final = -(2**62)
 class Unit:
     """The certificates of a unit. ``slice`` gives those of one run."""
 
-    def __init__(self, table: pa.Table, files: Sequence[Part] = (), columns: Sequence[str] = COLUMNS) -> None:
-        """``files``: where the rows of the table came from. ``columns``: what ``rows`` has to have."""
+    def __init__(
+        self,
+        table: pa.Table,
+        files: Sequence[Part] = (),
+        columns: Sequence[str] = COLUMNS,
+        bounds: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """``files``: where the rows of the table came from. ``columns``: what ``rows`` has to have. ``bounds``: what runs that
+        may begin elsewhere state for ``progress`` (0: nothing)."""
+        self._told = bounds
         table = table.select([name for name in columns if name in table.column_names])
         self._files = files
         self.without_place = 0
@@ -251,6 +263,7 @@ class Unit:
         starts = starts_of(np.diff(segment) != 0) if len(where) else np.zeros(0, np.int64)
         self._tape_starts: Ints = where[starts] if len(where) else where
         self._tape_bounds: Ints = np.append(starts, len(where))
+        self._tape_cuts: Ints = np.flatnonzero((self.rows.seq[where] % SHARE == 0) & (self._tape != 0))
 
     def _own(self) -> None:
         """Per history and group: sends, and how far deliveries of own messages run ahead of them."""
@@ -351,23 +364,40 @@ class Unit:
             self._moves.setdefault(int(self._run_of[history]), []).append(moves)
 
     @cached_property
+    def _torn(self) -> tuple[dict[int, set[int]], Ints]:
+        """Blocks, by run, group and sender, in the middle of which a history begins or ends here, or installs a view: it, or
+        another process, may have the rest elsewhere. And how many of them each run has."""
+        rows, found = self.rows, dict[int, set[int]]()
+        cuts = []
+        for spans in (self._delivered, self._sent):
+            for ends, aside in ((spans.heads, 0), (spans.tails, 1)):
+                ends = ends[(rows.seq[ends] + aside) % BLOCK != 0]
+                keys = rows.run.codes[ends].astype(np.int64) * self._groups + rows.group.codes[ends]
+                cuts.append(np.stack([keys * self._senders + rows.sender.codes[ends], rows.seq[ends] // BLOCK]))
+        keys, blocks = np.unique(np.concatenate(cuts, axis=1), axis=1)
+        for key, block in zip(keys.tolist(), blocks.tolist(), strict=True):
+            found.setdefault(key, set()).add(block)
+        return found, np.bincount(keys // (self._groups * self._senders), minlength=len(self.runs))
+
+    @cached_property
     def _ranks(self) -> _Ranks:
         """Where there are several groups, ranks may show that one order holds across them."""
         return _Ranks(self)
 
     @cached_property
     def _waiting(self) -> Waiting:
-        return Waiting(self.rows, self._place, self._by_sender, self._message[self._kinds[self._message] == _SEND])
+        sends = self._message[self._kinds[self._message] == _SEND]
+        return Waiting(self.rows, self._place, self._by_sender, sends, self._bounds)
 
     @cached_property
-    def _states_progress(self) -> Mask:
-        """By run: whether rows show that a time for ``progress`` is stated."""
-        rows, found = self.rows, np.zeros(len(self.runs), np.bool_)
-        found[rows.run.codes[rows.kind.equals("accept") | rows.kind.equals("request")]] = True
-        starts = np.flatnonzero(rows.kind.equals("start"))
-        details = rows.codes("detail")
-        stating = np.array([any(f'"{name}"' in value for name in ("progress", "answer")) for value in details.values] + [False])
-        found[rows.run.codes[starts[stating[details.codes[starts]]]]] = True
+    def _bounds(self) -> dict[int, int]:
+        """By run: the time that its ``start`` rows state for ``progress``, or 0. Where there are none, it may have been told."""
+        rows = self.rows
+        found = {place: self._told[run] for place, run in enumerate(self.runs) if run in self._told}
+        starts, details = np.flatnonzero(rows.kind.equals("start")), rows.codes("detail")
+        stated = {code: stated_bound(details.values[code]) for code in set(details.codes[starts].tolist()) if code >= 0}
+        for run, code in zip(rows.run.codes[starts].tolist(), details.codes[starts].tolist(), strict=True):
+            found[run] = max(found.get(run, 0), stated.get(code, 0))
         return found
 
     def _times(self) -> None:
@@ -497,9 +527,10 @@ class Unit:
         blocks: list[Blocks] = []
         if alone:
             sizes, names = (self._groups, self._senders), (self.rows.group.values, self.rows.sender.values)
-            blocks = self._digests.blocks(run, *sizes, names)
+            torn, counts = self._torn
+            blocks = self._digests.blocks(run, *sizes, names, torn if counts[run] <= MAX_TORN else {})
             if self._needs_ranks[run] and not self._ranks.is_unfit[run]:
-                blocks += self._ranks.agreed.blocks(run, *sizes, names, self._ranks.torn)
+                blocks += self._ranks.agreed.blocks(run, *sizes, names, torn)
         ranks: list[Ranked] | None = []
         if self._needs_ranks[run]:
             ranks = None if self._ranks.is_unfit[run] else self._ranks.ends.get(run, [])
@@ -529,7 +560,7 @@ class Unit:
             turns=self._turns.get(run, []),
             dated=self._dated.get(run, []),
             dating=self._dating.get(run, []),
-            waits=self._waiting.of(run) if alone or self._states_progress[run] else None,
+            waits=self._waiting.of(run) if self._bounds.get(run, alone) else None,
             skeleton=self.skeleton.slice(places.start, len(places)) if alone else None,
         )
 
@@ -543,7 +574,6 @@ class _Ranks:
         self.ends: dict[int, list[Ranked]] = {}
         where = unit._message[(unit._kinds[unit._message] == _DELIVER) & unit._needs_ranks[rows.run.codes[unit._message]]]
         self.agreed = unit._agree("rank", where, self.is_unfit)
-        self.torn = self._torn(unit)  # blocks in which a history begins or ends here: it may have the rest elsewhere
         values, there = rows.ints("rank")
         if there is not None:
             self.is_unfit[rows.run.codes[where[~there[where]]]] = True
@@ -568,17 +598,6 @@ class _Ranks:
                 keys.append((int(values[at]), sender, group, int(rows.seq[at])))
             ranked = Ranked(rows.process.values[rows.process.codes[first]], *keys)
             self.ends.setdefault(int(rows.run.codes[first]), []).append(ranked)
-
-    @staticmethod
-    def _torn(unit: Unit) -> dict[int, set[int]]:
-        rows, found = unit.rows, dict[int, set[int]]()
-        for ends, aside in ((unit._delivered.heads, 0), (unit._delivered.tails, 1)):
-            cut = ends[((rows.seq[ends] + aside) % BLOCK != 0) & unit._needs_ranks[rows.run.codes[ends]]]
-            keys = rows.run.codes[cut].astype(np.int64) * unit._groups + rows.group.codes[cut]
-            keys = keys * unit._senders + rows.sender.codes[cut]
-            for key, block in zip(keys.tolist(), (rows.seq[cut] // BLOCK).tolist(), strict=True):
-                found.setdefault(key, set()).add(block)
-        return found
 
 
 def _by_name(coded: Coded) -> Ints:
@@ -644,7 +663,10 @@ class _Listed:
         heads = unit._tape_starts
         slices = [unit._tape[a:b] for a, b in pairwise(unit._tape_bounds.tolist())]
         names = (named(coded, heads) for coded in (rows.process, rows.group))
-        self.tapes = list(map(Tape, *names, rows.index[heads].tolist(), slices))
+        edges = np.searchsorted(unit._tape_cuts, unit._tape_bounds).tolist()
+        begins = zip(pairwise(edges), unit._tape_bounds[:-1].tolist(), strict=True)
+        cuts = [unit._tape_cuts[a:b] - begin if b > a else NOWHERE for (a, b), begin in begins]
+        self.tapes = list(map(Tape, *names, rows.index[heads].tolist(), slices, cuts))
         self.tape_bounds = bounds(heads)
         owners = named(rows.process, unit._begins)
         self.extents = _extents(unit, owners)

@@ -2,14 +2,17 @@
 
 A wait is judged from when a message is accepted, or from when its predecessor is delivered, whichever is later. So only
 deliveries after a pause, which are few, have to be compared with the time of their ``accept``. A pause is longer than a
-*quantum*, a small part of the time that the unit covers: there are at most ``QUANTA`` pauses for each sender and receiver.
+*quantum*: the bound that the run states, where the unit knows it; else a small part of the time that the unit covers, so that
+there are at most ``QUANTA`` pauses for each sender and receiver.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from .columns import Ints, Rows, starts_of
@@ -21,17 +24,28 @@ _GOLDEN: Final = np.int64(-0x61C8864680B583EB)
 _NO_DIGEST: Final = np.int64(0x2545F4914F6CDD1D)
 
 
+def stated_bound(detail: str | None) -> int:
+    """The time that a ``start`` row states for ``progress``; 0: none."""
+    try:
+        bound = msgspec.json.decode(detail or "{}")["bounds"]["progress"]
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return 0  # if it is malformed, its row is suspect
+    return min(bound, 2**62) if isinstance(bound, int) else 0
+
+
 class Waiting:
     """The waits of all runs of a unit."""
 
-    def __init__(self, rows: Rows, place: Ints, deliveries: tuple[Ints, Ints], sends: Ints) -> None:
+    def __init__(self, rows: Rows, place: Ints, deliveries: tuple[Ints, Ints], sends: Ints, bounds: Mapping[int, int]) -> None:
         """``place``: history and group of each row. ``deliveries``: their rows and keys, in the order of the keys. A key stands
-        for a sender's deliveries in one view of a history."""
+        for a sender's deliveries in one view of a history. ``bounds``: of the runs whose bound is known."""
         self._rows = rows
         times, _ = rows.ints("time")
         true_times, there = rows.ints("true_time")
         self._at: Ints = true_times if there is None else np.where(there, true_times, times)
         self._quanta = self._quantum_of_runs()
+        for run, bound in bounds.items():
+            self._quanta[run] = bound
         sizes, has_size = rows.ints("size")
         self._sizes: Ints = sizes if has_size is None else np.where(has_size, sizes, -1)
         accepts = np.flatnonzero(rows.kind.equals("accept") & (rows.group.codes >= 0))
@@ -68,7 +82,7 @@ class Waiting:
             at = int((mine[0] if len(mine[0]) else mine[1])[0])
             calls = (Calls(rows.index[where], self._at[where], contents[where]) for where in mine)
             names = rows.process.values[rows.process.codes[at]], rows.group.values[rows.group.codes[at]]
-            found.setdefault(int(rows.run.codes[at]), []).append(Handed(*names, *calls))
+            found.setdefault(int(rows.run.codes[at]), []).append(Handed(*names, (next(calls), next(calls))))
         return found
 
     def _pauses(self, where: Ints, keys: Ints) -> dict[int, list[Steps]]:

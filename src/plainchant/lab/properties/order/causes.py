@@ -259,7 +259,8 @@ class Clocks:
         return at, messages
 
     def _fill(self, sends: list[Ints]) -> None:
-        """Makes the clocks, following each process as far as the messages that it delivers have theirs."""
+        """Makes the clocks, following each process as far as the messages that it delivers have theirs. Sends without a delivery
+        between them differ in their own numbers only, and are made together."""
         needs = [self._needs(place, at) for place, at in enumerate(sends)]
         clocks, owner = self._clocks, self._owner.tolist()
         upto = self._bases[:-1]
@@ -267,11 +268,11 @@ class Clocks:
         work = list(range(len(self._names)))
         while work:
             place = work.pop()
-            messages, listed, bounds = needs[place]
-            end = self._bases[place + 1]
+            messages, listed, bounds, following = needs[place]
+            base, end = self._bases[place], self._bases[place + 1]
             while upto[place] < end:
                 message = upto[place]
-                number = message - self._bases[place]
+                number = message - base
                 a, b = bounds[number], bounds[number + 1]
                 missing = next((other for other in listed[a:b] if other >= upto[owner[other]]), None)
                 if missing is not None:
@@ -284,16 +285,22 @@ class Clocks:
                     mine[:] = clocks[listed[a]]
                 if number:
                     np.maximum(mine, clocks[message - 1], out=mine)
-                mine[place] = number + 1
-                upto[place] = message + 1
-                if message in waiting:
-                    work += waiting.pop(message)
+                after = base + following[number]
+                if after > message + 1:
+                    clocks[message + 1 : after] = mine
+                    clocks[message:after, place] = np.arange(number + 1, after - base + 1)
+                else:
+                    mine[place] = number + 1
+                upto[place] = after
+                for each in range(message, after):
+                    if each in waiting:
+                        work += waiting.pop(each)
         if upto != self._bases[1:]:
             raise Doubtful  # messages that each happened before the other
 
-    def _needs(self, place: int, sends: Ints) -> tuple[Ints, list[int], list[int]]:
+    def _needs(self, place: int, sends: Ints) -> tuple[Ints, list[int], list[int], list[int]]:
         """What a process delivers before each of its sends and after the one before: of each sender the last. And where in that
-        list the part for each send begins."""
+        list the part for each send begins, and, for each send, the next one with such a part."""
         at, messages = self._delivered[place]
         segment = np.searchsorted(sends, at)
         kept = (segment < len(sends)) & (self._owner[messages] != place)
@@ -304,7 +311,9 @@ class Clocks:
         last = np.append(of_sender[1:] != of_sender[:-1], True)[: len(keys)]
         chosen = keys[last] % max(1, self._size)
         bounds = np.searchsorted(of_sender[last] // len(self._names), np.arange(len(sends) + 1))
-        return chosen, chosen.tolist(), bounds.tolist()
+        heads = np.append(np.flatnonzero(np.diff(bounds)), len(sends))
+        following = heads[np.searchsorted(heads, np.arange(len(sends)), side="right")]
+        return chosen, chosen.tolist(), bounds.tolist(), following.tolist()
 
     def in_causal_order(self, owing: Owing, *, until_end: bool) -> int:
         """How many deliveries have a cause that the same process delivers, and how many causes processes lack that they might

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from ..certificates.evidence import Codes, Doubtful, Evidence
+from ..certificates.evidence import Doubtful, Evidence, Track
 from ..facts import History, Run, View
 
 
@@ -32,30 +32,26 @@ class OneSequence:
         self._lengths: dict[str, dict[View | None, int]] = {}
         self._latest: dict[tuple[str, int], int | None] = {}
         places = [(history.name, group) for history in self._run.all]
-        self._tapes = {place[0]: evidence.tapes[place] for place in places if place in evidence.tapes}
+        self._tracks = {place[0]: evidence.tracks[place] for place in places if place in evidence.tracks}
         self._compare()
         self._begin = min((self._chain[view] for lengths in self._lengths.values() for view in lengths), default=0)
 
     def _compare(self) -> None:
         """What each delivers in a view is a beginning of the longest, from the same messages on."""
-        in_view: dict[View | None, list[tuple[str, Codes]]] = {}
-        for process, tapes in self._tapes.items():
-            for view, codes in tapes:
-                delivered = codes[codes != 0] if (codes == 0).any() else codes
-                if len(delivered):
+        in_view: dict[View | None, list[tuple[str, Track]]] = {}
+        for process, tracks in self._tracks.items():
+            for track in tracks:
+                if track.size:
                     # In no known view, or its deliveries in this view are interrupted by none or another.
-                    if view not in self._chain or view in self._lengths.setdefault(process, {}):
+                    if track.view not in self._chain or track.view in self._lengths.setdefault(process, {}):
                         raise Doubtful
-                    self._lengths[process][view] = len(delivered)
-                    in_view.setdefault(view, []).append((process, delivered))
+                    self._lengths[process][track.view] = track.size
+                    in_view.setdefault(track.view, []).append((process, track))
         reached: dict[str, int] = {}
         for view, found in sorted(in_view.items(), key=lambda item: self._chain[item[0]]):
-            longest = max((codes for _, codes in found), key=len)
-            for _, codes in found:
-                if not np.array_equal(codes, longest[: len(codes)]):
-                    raise Doubtful
+            _require_beginnings([track for _, track in found])
             self._begin_alike(view, [process for process, _ in found], reached)
-            self._are_complete(view, len(longest))
+            self._are_complete(view, max(track.size for _, track in found))
 
     def _begin_alike(self, view: View | None, processes: Iterable[str], reached: dict[str, int]) -> None:
         """Of each sender, all processes that deliver in a view begin with the same message, and none delivers it in an earlier
@@ -164,15 +160,29 @@ class OneSequence:
     def _find_last_view_before(self, sender: str, number: int) -> int | None:
         latest: int | None = None
         sent = 0
-        for view, codes in self._tapes.get(sender, ()):
-            sends = np.flatnonzero(codes == 0)
-            if sent + len(sends) >= number:
-                before = int(sends[number - sent - 1]) - (number - sent - 1)
-                return self._chain[view] if before else latest
-            if len(codes) > len(sends):
-                latest = self._chain[view]
-            sent += len(sends)
+        for track in self._tracks.get(sender, ()):
+            if sent + track.sends >= number:
+                return self._chain[track.view] if track.delivered_before(number - sent - 1) else latest
+            if track.size:
+                latest = self._chain[track.view]
+            sent += track.sends
         return latest
+
+
+def _require_beginnings(tracks: Sequence[Track]) -> None:
+    """Doubtful unless all tracks are beginnings of the longest one. A part that stands at the same place in several is compared
+    once."""
+    longest = max(tracks, key=lambda track: track.size)
+    whole = longest.delivered()
+    known: set[tuple[int, int]] = set()
+    for track in (longest, *tracks):
+        at = 0
+        for part in track.parts:
+            if (id(part), at) not in known:
+                known.add((id(part), at))
+                if track is not longest and not np.array_equal(part, whole[at : at + len(part)]):
+                    raise Doubtful
+            at += len(part)
 
 
 def chain_of(run: Run, group: str) -> dict[View, int]:

@@ -60,7 +60,10 @@ class Sequences:
 
     @cached_property
     def _is_shared(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self._who.sum(axis=0) > 1
+        counts = np.zeros(self._size, np.int32)
+        for messages in self.delivered:
+            counts[messages] += 1
+        found: NDArray[np.bool_] = counts > 1
         return found
 
     @property
