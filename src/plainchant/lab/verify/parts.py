@@ -347,19 +347,22 @@ def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS)
         raise MalformedTrace([Malformed(piece.file, None, None, None, unreadable(piece.file, error))]) from error
 
 
-def rows_about(piece: Piece, span: tuple[int, int], chosen: Callable[[pa.Table], pa.ChunkedArray | None]) -> Iterator[pa.Table]:
-    """Some rows of a piece, chosen by their run, sender and number; row groups whose numbers all lie outside a span are not
-    read, and of the others only these three columns, unless there is a row to read."""
+def rows_about(
+    piece: Piece, span: tuple[int, int] | None, columns: Sequence[str], chosen: Callable[[pa.Table], pa.ChunkedArray | None]
+) -> Iterator[pa.Table]:
+    """Some rows of a piece, chosen by a few columns; of row groups without such rows, only these columns are read, and of those
+    whose numbers (``seq``) all lie outside a span, nothing."""
     filesystem, _ = filesystem_of(piece.path)
     with filesystem.open_input_file(piece.file) as source:
         metadata = pq.ParquetFile(source).metadata
         seq = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "seq")
         ranges = {group: metadata.row_group(group).column(seq).statistics for group in piece.groups}
     for group, numbers in ranges.items():
-        if numbers is not None and numbers.has_min_max and (numbers.max < span[0] or span[1] < numbers.min):
+        is_told = span is not None and numbers is not None and numbers.has_min_max
+        if span is not None and is_told and (numbers.max < span[0] or span[1] < numbers.min):
             continue
         only = dataclasses.replace(piece, groups=(group,))
-        (keys,) = read(only, columns=("run", "sender", "seq"))
+        (keys,) = read(only, columns=columns)
         kept = chosen(keys)
         if kept is not None:
             (table,) = read(only)

@@ -6,12 +6,13 @@ it. Pasts are interned: equal ones are one number, so that comparing replicas is
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeAlias
 
 from ....core.model import GroupId, ProcessId
 from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
+from ..certificates.wanted import Question, Wanted
 from ..facts import History, Message, Note, Place, Run
 from ..report import Report, say
 
@@ -96,6 +97,18 @@ def without_blocks(prover: Prover) -> int:
     if prover.run.noted:
         raise Doubtful
     return 0
+
+
+def asked_of(check: Callable[[Report], None], *, told: str | None = None) -> Callable[[Prover], Question]:
+    """The question of a property of blocks. Its reference check reads ``note`` rows, views and ends, which the skeleton has;
+    ``told``: and where the messages of notes of that event (None: of no event) were delivered."""
+
+    def question(prover: Prover) -> Question:
+        every = (note for history in prover.run.all for note in history.notes if note.event == told)
+        named = sorted({note.message for note in every if note.message is not None})
+        return Question(Wanted(messages=tuple((*message, message[2]) for message in named)), check)
+
+    return question
 
 
 def replica_agreement(report: Report) -> None:

@@ -23,7 +23,7 @@ A run's :class:`Slice` has:
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -152,6 +152,9 @@ class Taken(NamedTuple):
     largest: int
 
 
+MAX_SLOWEST: Final = 64  # rotations of a process that a unit names
+
+
 class Turns(NamedTuple):
     """The ``token`` rows of a history in a group: how many follow another without a view or a leave between them, the longest
     time from one to the next of these, and where and when the first and the last stand."""
@@ -164,6 +167,7 @@ class Turns(NamedTuple):
     began: Moment
     last: int
     ended: Moment
+    slowest: tuple[tuple[int, int, int], ...]  # the longest times, each with the two rows; at most ``MAX_SLOWEST``
 
 
 class Dated(NamedTuple):
@@ -202,8 +206,10 @@ class Steps(NamedTuple):
     sender: str
     first: int  # index of the first delivery
     numbers: NDArray[np.int64]  # the first number of each step
+    lasts: NDArray[np.int64]  # its last number
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]  # when the first and the last message of each step are delivered
+    indices: NDArray[np.int64]  # index of the first delivery of each step
     latest: int  # the latest time of all these deliveries
 
 
@@ -244,5 +250,6 @@ class Slice:
     dated: list[Dated]
     dating: list[tuple[str, str]]  # (process, group) that send messages with deadlines
     differing: list[tuple[str, str, int, int]] | None = None  # the messages of which ``differs`` tells; None: too many
+    unsteady: list[str] = dataclasses.field(default_factory=list)  # processes whose clock goes back, or is missing in some rows
     waits: Waits | None = None  # None: no row shows that the run states a time for ``progress``
     skeleton: pa.Table | None = None  # only where the slice travels alone

@@ -27,6 +27,7 @@ from ..facts import COLUMNS
 from .agreed import BLOCK, Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, small_type, stable_order, starts_of
 from .records import (
+    MAX_SLOWEST,
     Dated,
     Delivered,
     Extent,
@@ -388,6 +389,7 @@ class Unit:
         self._send_times()
         self._turn()
         self._deadlines()
+        self._unsteady = self._find_unsteady()
 
     @cached_property
     def _sizes(self) -> Ints:
@@ -420,8 +422,13 @@ class Unit:
         moments = [(true_time if is_known else None, time) for true_time, time, is_known in clocks]
         for first, last, count, most in zip(starts.tolist(), ends.tolist(), counts, longest, strict=True):
             at, to = int(where[first]), int(where[last])
+            slowest = first + np.argsort(-took[first : last + 1], kind="stable")[: min(count, MAX_SLOWEST)]
+            named = zip(took[slowest].tolist(), rows.index[where[slowest]].tolist(), strict=True)
+            after = rows.index[where[np.minimum(slowest + 1, last)]].tolist()
             spans = (int(rows.index[at]), moments[first], int(rows.index[to]), moments[last])
-            self._turns.setdefault(int(rows.run.codes[at]), []).append(Turns(*self._names(at), count, most, *spans))
+            longest_ones = tuple((*one, other) for one, other in zip(named, after, strict=True))
+            turns = Turns(*self._names(at), count, most, *spans, longest_ones)
+            self._turns.setdefault(int(rows.run.codes[at]), []).append(turns)
 
     def _deadlines(self) -> None:
         """Who sends with deadlines, and how deliveries stand to those that they bring themselves."""
@@ -448,6 +455,21 @@ class Unit:
         for at, count, most in zip(where[starts].tolist(), counts, latest, strict=True):
             sender = rows.sender.values[rows.sender.codes[at]]
             self._dated.setdefault(int(rows.run.codes[at]), []).append(Dated(*self._names(at), sender, count, most))
+
+    def _find_unsteady(self) -> dict[int, list[str]]:
+        """By run: the histories in which a clock goes back, or is there in some rows and not in others."""
+        rows, found = self.rows, dict[int, list[str]]()
+        inside = np.diff(self._dense) == 0
+        wrong = np.zeros(len(self._begins), np.bool_)
+        for name in ("time", "true_time"):
+            values, there = rows.ints(name)
+            back = inside & (np.diff(values) < 0)
+            if there is not None:
+                back = (back & there[1:] & there[:-1]) | (inside & (there[1:] != there[:-1]))
+            wrong[self._dense[1:][back]] = True
+        for history in np.flatnonzero(wrong).tolist():
+            found.setdefault(int(self._run_of[history]), []).append(rows.process.values[self._owner[history]])
+        return found
 
     def _send_times(self) -> None:
         """Per history: how many sends have a known duration, and the longest."""
@@ -529,6 +551,7 @@ class Unit:
             turns=self._turns.get(run, []),
             dated=self._dated.get(run, []),
             dating=self._dating.get(run, []),
+            unsteady=self._unsteady.get(run, []),
             waits=self._waiting.of(run) if alone or self._states_progress[run] else None,
             skeleton=self.skeleton.slice(places.start, len(places)) if alone else None,
         )
