@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from ...trace.reader import Part
 from ...trace.schema import Malformed
-from ...trace.validation import misplaced, validate
+from ...trace.validation import misplaced, validate, validate_spans
 from ..properties import PROPERTIES, Outcome, Verification
 from ..properties.certificates.evidence import Doubtful, Evidence, Messages, arrangement
+from ..properties.certificates.odd import Odd, odd_rows
 from ..properties.certificates.records import Misplaced, Slice
 from ..properties.certificates.unit import Unit
 from ..properties.certificates.untimed import Untimed
@@ -44,6 +45,7 @@ class Found(Result):
     misplaced: tuple[Misplaced, ...] = ()  # rows whose index is wrong in any order
     rows: int = 0
     narrowed: Narrowed | None = None  # some properties are left to the reference check of a few messages' rows
+    odd: Odd | None = None  # the rows that validation has to look at; None: all
     few: Few | None = None  # questions that a few rows decide; it may be there without any, for what times will show
 
     @property
@@ -77,6 +79,12 @@ class Found(Result):
             for report in self.few.decided(rows):
                 self.add_report(report, 1, self.rows, most)
             self.few = None
+
+    def settle_odd(self, rows: pa.Table, files: Sequence[Part]) -> None:
+        """Says what is malformed, from the rows that may be."""
+        if self.odd is not None:
+            self.malformed = validate_spans(plain(rows), files, self.odd.pasts, too_new=self.odd.too_new)
+            self.odd = None
 
     def settle_times(self, seen: Timed) -> None:
         """Says that ``deadline`` holds, or asks about the messages that are late, or leaves it to the exact search."""
@@ -121,6 +129,8 @@ def _judge(evidence: Evidence, properties: Sequence[str] | None, most: int | Non
         if left or proof.untimed is not None:
             found.few = Few(skeleton_of(evidence.slices), left, until_end, is_held)
     found.out_of_order, found.misplaced = evidence.out_of_order, tuple(evidence.misplaced)
+    if narrowed and proof.suspect and not (found.out_of_order or found.misplaced):
+        found.odd = odd_rows(evidence.slices)
     if not proof.suspect:
         for report, checked in proof.decided:
             found.add_report(report, checked, evidence.rows, most)
@@ -137,7 +147,10 @@ def look_closely(
 ) -> None:
     """Settles what the certificates left open, from all rows of the run."""
     assert found.narrowed is None, "a few rows settle that"
-    found.malformed = validate(plain(table), files) if found.suspect else []
+    if found.odd is not None:
+        found.settle_odd(*among(table, files, found.odd.wanted.among(table)))
+    if found.suspect and not found.malformed:
+        found.malformed = validate(plain(table), files)
     if found.malformed:
         return
     if found.untimed is not None:
@@ -206,7 +219,8 @@ def judge_alone(
     if any(part.suspect for part in slices):  # facts are made of rows that can be understood
         out_of_order, wrong = arrangement(slices)
         rows = sum(part.rows for part in slices)
-        return Found(run=run, suspect=True, out_of_order=out_of_order, misplaced=tuple(wrong), rows=rows)
+        odd = odd_rows(slices) if narrow_from is not None and rows >= narrow_from and not (out_of_order or wrong) else None
+        return Found(run=run, suspect=True, out_of_order=out_of_order, misplaced=tuple(wrong), rows=rows, odd=odd)
     skeleton = pa.concat_tables([part.skeleton for part in slices], promote_options="permissive")
     evidence = Evidence(Run(run, Columns(skeleton), range(skeleton.num_rows)), slices)
     narrowed = narrow_from is not None and evidence.rows >= narrow_from
@@ -261,7 +275,11 @@ def plain(table: pa.Table) -> pa.Table:
 
 def rows_of(table: pa.Table, files: Sequence[Part], run: str) -> tuple[pa.Table, list[Part]]:
     """The rows of one run, and where they came from."""
-    kept = pc.equal(table.column("run"), run)
+    return among(table, files, pc.equal(table.column("run"), run))
+
+
+def among(table: pa.Table, files: Sequence[Part], kept: pa.ChunkedArray) -> tuple[pa.Table, list[Part]]:
+    """Some rows, and where they came from."""
     parts: list[Part] = []
     for part in files:
         rows = int(pc.sum(kept.slice(part.first, part.rows)).as_py() or 0)

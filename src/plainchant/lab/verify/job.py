@@ -18,6 +18,7 @@ import dataclasses
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
@@ -511,13 +512,34 @@ def _present(wanted: Mapping[str, T], table: pa.Table) -> Iterator[tuple[str, T]
             yield run, wanted[run]
 
 
+def _is_malformed(found: Found, pieces: Sequence[parts.Piece], total: Sum) -> bool:
+    """Whether something is malformed in the rows of a run that may be; if so, adds it to the sum."""
+    if found.odd is None:
+        return False
+    wanted = found.odd.wanted
+
+    def chosen(keys: pa.Table) -> pa.ChunkedArray | None:
+        kept = pc.and_(pc.equal(keys.column("run"), found.run), wanted.among(keys))
+        return kept if pc.any(kept).as_py() else None
+
+    here = [piece for piece in pieces if piece.may_hold(found.run)]
+    rows = [(piece.file, table) for piece in here for table in parts.rows_about(piece, None, wanted.columns, chosen)]
+    ends = [0, *accumulate(table.num_rows for _, table in rows)]
+    files = [Part(file, first, table.num_rows) for (file, table), first in zip(rows, ends, strict=False)]
+    found.settle_odd(pa.concat_tables([table for _, table in rows]).unify_dictionaries(), files)
+    if found.malformed:
+        total.add(found)
+    return bool(found.malformed)
+
+
 def _search_runs(options: Options, work: tuple[list[Found], tuple[parts.Piece, ...]]) -> Iterator[pa.RecordBatch]:
     """Reads some runs whole and lets the reference checks decide what is open."""
     bundle, pieces = work
     total = Sum()
     try:
-        table, files = parts.gathered(pieces, {found.run for found in bundle}, options.columns)
-        for found in bundle:
+        left = [found for found in bundle if not _is_malformed(found, pieces, total)]
+        table, files = parts.gathered(pieces if left else (), {found.run for found in left}, options.columns)
+        for found in left:
             rows, parts_of_run = rows_of(table, files, found.run)
             look_closely(found, rows, parts_of_run, options.properties, options.most)
             total.add(found)

@@ -430,4 +430,4 @@ def gathered(
             tables.append(table)
             parts.append(Part(piece.file, first, table.num_rows))
             first += table.num_rows
-    return pa.concat_tables(tables).unify_dictionaries(), parts
+    return pa.concat_tables(tables).unify_dictionaries() if tables else pa.table({}), parts

@@ -250,6 +250,7 @@ class Slice:
     dated: list[Dated]
     dating: list[tuple[str, str]]  # (process, group) that send messages with deadlines
     differing: list[tuple[str, str, int, int]] | None = None  # the messages of which ``differs`` tells; None: too many
+    odd: list[str] = dataclasses.field(default_factory=list)  # where it is ``suspect``: processes with rows that may be malformed
     unsteady: list[str] = dataclasses.field(default_factory=list)  # processes whose clock goes back, or is missing in some rows
     waits: Waits | None = None  # None: no row shows that the run states a time for ``progress``
     skeleton: pa.Table | None = None  # only where the slice travels alone

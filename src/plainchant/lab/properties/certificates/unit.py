@@ -101,6 +101,7 @@ class Unit:
         self._groups = max(1, len(rows.group.values))
         self._senders = max(1, len(rows.sender.values))
         self._suspects: Mask = np.zeros(len(self.runs), np.bool_)
+        self._odd: Mask = np.zeros(len(self._begins), np.bool_)  # by history
         self._differing: Mask = np.zeros(len(self.runs), np.bool_)
         places = {name: code for code, name in enumerate(rows.process.values)}
         owners = [*(places.get(name, -1) for name in rows.sender.values), -1]
@@ -120,8 +121,9 @@ class Unit:
         self._choose_skeleton()
 
     def _suspect(self, where: Mask | Ints) -> None:
-        """Marks the runs of some rows."""
+        """Marks the runs and the histories of some rows."""
         self._suspects[self.rows.run.codes[where]] = True
+        self._odd[self._dense[where]] = True
 
     def _check_rows(self) -> None:
         rows, kinds = self.rows, self._kinds
@@ -525,7 +527,7 @@ class Unit:
         ranks: list[Ranked] | None = []
         if self._needs_ranks[run]:
             ranks = None if self._ranks.is_unfit[run] else self._ranks.ends.get(run, [])
-        extents = part(listed.extents, listed.histories, run)
+        extents, rows = part(listed.extents, listed.histories, run), self.rows
         places = self.skeleton_rows(run)
         return Slice(
             run=self.runs[run],
@@ -551,6 +553,7 @@ class Unit:
             turns=self._turns.get(run, []),
             dated=self._dated.get(run, []),
             dating=self._dating.get(run, []),
+            odd=[rows.process.values[self._owner[at]] for at in np.flatnonzero(self._odd & (self._run_of == run)).tolist()],
             unsteady=self._unsteady.get(run, []),
             waits=self._waiting.of(run) if alone or self._states_progress[run] else None,
             skeleton=self.skeleton.slice(places.start, len(places)) if alone else None,
