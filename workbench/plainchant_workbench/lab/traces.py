@@ -77,14 +77,14 @@ def make(directory: Path, shape: Shape) -> Path:
     """
     target = directory / shape.name
     if not (target / "trace").is_dir():
-        writer = _SortedWriter(target)
+        writer = SortedWriter(target)
         with writer:
-            for table in _tables(shape):
+            for table in tables(shape):
                 writer.write(table)
     return target / "trace"
 
 
-class _SortedWriter(TraceWriter):
+class SortedWriter(TraceWriter):
     """A trace's files, from tables that are already in order."""
 
     def write(self, table: pa.Table) -> None:
@@ -99,7 +99,7 @@ class _SortedWriter(TraceWriter):
         self._parquet.write_table(table, row_group_size=GROUP_ROWS)
 
 
-def _tables(shape: Shape) -> Iterator[pa.Table]:
+def tables(shape: Shape) -> Iterator[pa.Table]:
     """The trace in order, a row group at a time."""
     events = shape.events // shape.runs
     if shape.runs == 1:
