@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...arrays import nullable
+from ..facts import Message
 from ..report import Report
 from .columns import Coded, Ints, Mask
 from .evidence import Evidence, Messages
@@ -109,6 +110,12 @@ def _mark(found: Mask, names: tuple[Coded, ...], numbers: tuple[Ints, Mask], spa
         lows, highs = (np.array(ends) for ends in zip(*ranges, strict=True))
         near = np.searchsorted(lows, values[at], side="right") - 1
         found[at[(near >= 0) & (values[at] <= highs[np.maximum(near, 0)])]] = True
+
+
+def about(messages: Iterable[Message]) -> tuple[Messages, ...]:
+    """Some messages, those put together whose numbers follow each other."""
+    spans = joined(((group, sender), number, number) for group, sender, number in messages)
+    return tuple((group, sender, *span) for (group, sender), ranges in sorted(spans.items()) for span in ranges)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
 from ..certificates.ranges import Range, contains, overlap, size
-from ..certificates.wanted import Question, Wanted, joined
+from ..certificates.wanted import Question, Wanted, about, joined
 from ..facts import History, View
 from ..order.proof import pairs
 from ..owing import drops, parted
@@ -139,5 +139,5 @@ def rejected(prover: Prover) -> Question:
     every = (((i.group, i.sender), i.low, i.high) for part in prover.evidence.slices for i in part.delivered)
     delivered = joined(every)
     named = {reject.message for p in prover.run.all for reject in p.rejects}
-    wanted = [message for message in sorted(named) if overlap(delivered.get(message[:2], ()), message[2], message[2])]
-    return Question(Wanted(messages=tuple((*message, message[2]) for message in wanted)), reference.unanimity)
+    wanted = [message for message in named if overlap(delivered.get(message[:2], ()), message[2], message[2])]
+    return Question(Wanted(messages=about(wanted)), reference.unanimity)

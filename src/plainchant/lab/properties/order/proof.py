@@ -19,7 +19,7 @@ from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover, once
 from ..certificates.ranges import overlap, size
 from ..certificates.records import Delivered
-from ..certificates.wanted import Question, Wanted
+from ..certificates.wanted import Question, Wanted, about
 from ..certificates.woven import Woven
 from ..facts import History, Message
 from ..report import Report
@@ -218,10 +218,9 @@ def waiting(prover: Prover) -> Question:
     cases, doubtful = clocks.waits()
     if any(clocks.lacks_a_cause(wait) for wait in doubtful):
         raise Doubtful
-    messages = dict.fromkeys(message for wait in doubtful for message in (wait.block.message, wait.cause) if message is not None)
+    messages = {message for wait in doubtful for message in (wait.block.message, wait.cause) if message is not None}
     waits = tuple((*wait.block.place, wait.cause) for wait in doubtful)
-    wanted = Wanted(messages=tuple((*message, message[2]) for message in messages))
-    return Question(wanted, partial(_judge_waits, waits, cases))
+    return Question(Wanted(messages=about(messages)), partial(_judge_waits, waits, cases))
 
 
 def _judge_waits(waits: tuple[tuple[str, int, Message | None], ...], cases: int, report: Report) -> None:
