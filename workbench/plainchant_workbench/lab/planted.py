@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from plainchant.lab.errors import LabError
 
 from .memory import Peak
-from .traces import Shape, SortedWriter, start_detail, tables
+from .traces import SPACING_NS, Shape, SortedWriter, start_detail, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,6 @@ Ints = npt.NDArray[np.int64]
 
 SEVERAL: Final = 1_000
 """Violations of a trace that has several."""
-BOUNDS: Final = {"deliver": 10 * 10**9, "progress": 10**9}
 FURTHER: Final = ("deadline", "bounded", "progress", "prompt", "unanimity", "lock-exclusion", "replica-agreement")
 _LATER: Final = 100 * 10**9
 _DUE: Final = 10 * 10**9
@@ -112,12 +111,12 @@ def _verified(spark: SparkSession, path: Path, plant: str) -> tuple[float, int]:
 
 def _spoilt(shape: Shape, plant: str | None, count: int) -> Iterator[pa.Table]:
     spoil = PLANTS[plant] if plant is not None else None
-    last = f"p{shape.members}"
+    last, span = f"p{shape.members}", SPACING_NS * shape.events // (shape.members + 1)
     for table in tables(shape):
-        stated = _stating(table)
+        stated = _stating(table, span)
         if spoil is not None and spoil.rows is None:
             chosen = _places(stated, f"p{min(2, shape.members)}", shape.events // shape.members, count)
-            stated = spoil.change(stated, chosen)
+            stated = spoil.change(stated, chosen, span)
         kinds, processes = (stated.column(name).cast(pa.string()) for name in ("kind", "process"))
         end = pc.indices_nonzero(pc.and_(pc.equal(kinds, "end"), pc.equal(processes, last))).to_pylist()
         if spoil is not None and spoil.rows is not None and end:
@@ -128,11 +127,13 @@ def _spoilt(shape: Shape, plant: str | None, count: int) -> Iterator[pa.Table]:
         yield stated.unify_dictionaries().combine_chunks()
 
 
-def _stating(table: pa.Table) -> pa.Table:
-    """The rows with deadlines at sends, and with more stated at the start."""
+def _stating(table: pa.Table, span: int) -> pa.Table:
+    """The rows with deadlines at sends, and with more stated at the start. ``span``: about how long the run takes."""
     detail = json.loads(start_detail())
     detail["promises"] = list(dict.fromkeys((*detail["promises"], *FURTHER)))
-    told = json.dumps({**detail, "bounds": BOUNDS}, separators=(",", ":"), sort_keys=True)
+    told = json.dumps(
+        {**detail, "bounds": {"deliver": _LATER // 10, "progress": span // 8}}, separators=(",", ":"), sort_keys=True
+    )
     details = table.column("detail").cast(pa.string())
     table = _set(table, "detail", pc.if_else(pc.equal(details, start_detail()), told, details))
     is_send = pc.equal(table.column("kind").cast(pa.string()), "send")
@@ -158,11 +159,11 @@ def _places(table: pa.Table, process: str, rows: int, count: int) -> Ints:
 class Plant:
     """How a property is broken: by rows that are changed, or by rows that are added."""
 
-    change: Callable[[pa.Table, Ints], pa.Table] = lambda table, at: table
+    change: Callable[[pa.Table, Ints, int], pa.Table] = lambda table, at, span: table
     rows: Callable[[int], Iterator[dict[str, Any]]] | None = None
 
 
-def _swap(table: pa.Table, at: Ints) -> pa.Table:
+def _swap(table: pa.Table, at: Ints, span: int) -> pa.Table:
     order = np.arange(table.num_rows)
     at = at[np.diff(at, prepend=-2) > 1]
     order[at], order[at + 1] = at + 1, at
@@ -171,7 +172,7 @@ def _swap(table: pa.Table, at: Ints) -> pa.Table:
     return table
 
 
-def _shift(by: int, names: Sequence[str], table: pa.Table, at: Ints) -> pa.Table:
+def _shift(by: int, names: Sequence[str], table: pa.Table, at: Ints, span: int) -> pa.Table:
     shift = np.zeros(table.num_rows, np.int64)
     shift[at] = by
     for name in names:
@@ -179,7 +180,12 @@ def _shift(by: int, names: Sequence[str], table: pa.Table, at: Ints) -> pa.Table
     return table
 
 
-def _overdue(table: pa.Table, at: Ints) -> pa.Table:
+def _late(table: pa.Table, at: Ints, span: int) -> pa.Table:
+    """By more than ``progress`` allows, and well before the end."""
+    return _shift(span // 4, ["time", "true_time"], table, at, span)
+
+
+def _overdue(table: pa.Table, at: Ints, span: int) -> pa.Table:
     late = np.zeros(table.num_rows, np.bool_)
     late[at] = True
     return _set(table, "deadline", pc.if_else(pa.array(late), pc.subtract(table.column("time"), 1), table.column("deadline")))
@@ -220,7 +226,7 @@ PLANTS: Final[Mapping[str, Plant]] = {
     "identical": Plant(_swap),
     "bounded": Plant(partial(_shift, -_LATER, ["sent"])),
     "deadline": Plant(_overdue),
-    "progress": Plant(partial(_shift, 2 * 10**9, ["time", "true_time"])),
+    "progress": Plant(_late),
     "unanimity": Plant(rows=partial(_about, "reject")),
     "prompt": Plant(rows=partial(_about, "block")),
     "lock-exclusion": Plant(rows=partial(_notes, note="lock", event="hold", members=["p1"])),

@@ -35,7 +35,7 @@ TEMPLATES: Final = 50
 """So many different runs are made; where more are wanted, they are the same ones under other names."""
 
 _OWN_ROWS: Final = 4  # start, join, view and end, of each process
-_GAP_NS: Final = 40_000  # between two messages, on average
+SPACING_NS: Final = 40_000  # between two messages, on average
 _WAY_NS: Final = 1_000_000  # to the sequencer, and from it
 _SIZE: Final = 32
 
@@ -152,7 +152,7 @@ class _Order:
         for code in range(members):
             own = np.flatnonzero(self.sender == code)
             self.seq[own] = np.arange(1, len(own) + 1)
-        self.numbered: Ints = np.cumsum(random.integers(1, 2 * _GAP_NS, self.count)) + 2 * _WAY_NS
+        self.numbered: Ints = np.cumsum(random.integers(1, 2 * SPACING_NS, self.count)) + 2 * _WAY_NS
         self.digest = random.integers(0, 2**32, self.count, dtype=np.int64)
 
     def sent(self, messages: Ints) -> Ints:
