@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from plainchant.lab.properties import Verification, verify
 from plainchant.lab.properties.certificates.unit import Unit
-from plainchant.lab.verify.check import Found, check, examine, judge_alone, look_closely, together
+from plainchant.lab.properties.timing.deadlines import timed
+from plainchant.lab.verify.check import Found, check, examine, judge_alone, look_closely, needed_of, settle_narrowed, together
 
 Json = dict[str, Any]
 
@@ -67,8 +68,11 @@ def check_narrowed(table: pa.Table, rows: int, properties: Sequence[str] | None)
         slices = [unit.slice(0, alone=True) for unit in units]
         found = judge_alone(run, slices, properties, narrow_from=0)
         before[run] = dataclasses.replace(found)
-        if found.narrowed is not None:
-            found.settle_narrowed(own.filter(found.narrowed.is_about(own["sender"], own["seq"])))
+        if found.untimed is not None:
+            found.settle_times(timed(own, found.untimed))
+            before[run].doubtful = found.doubtful
+        if found.is_narrowed:
+            settle_narrowed(found, own.filter(needed_of(found).among(own)))
         if found.is_open:
             look_closely(found, own, (), properties)
         settled.append(found)

@@ -12,7 +12,7 @@ is therefore *not* looked at here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, Final, NamedTuple
 
@@ -90,12 +90,41 @@ def validate(table: pa.Table, files: Sequence[Part] = (), *, most: int = 100) ->
     return list(islice(_problems(table, files), most))
 
 
-def _problems(table: pa.Table, files: Sequence[Part]) -> Iterator[Malformed]:
+class Past(NamedTuple):
+    """What came before some rows of a history, as far as it decides whether they are well formed."""
+
+    begin: int = 0  # index of the first of these rows
+    final: str | None = None  # the kind of a row that ended the history
+    told_final: bool = False  # whether a row after that was told of
+    views: Mapping[str, int] = {}  # by group: the last view
+    sent: Mapping[str, tuple[tuple[int, int], ...]] = {}  # by group: the numbers, as ranges
+    last_sent: Mapping[str, int] = {}
+
+
+def validate_spans(
+    table: pa.Table, files: Sequence[Part], pasts: Mapping[str, Sequence[Past]], *, too_new: bool, most: int = 100
+) -> list[Malformed]:
+    """Everything that is malformed in some rows of one run: for each process, a stretch of its history after each past.
+
+    ``too_new``: some row of the run says that the run is of a newer version."""
+    newer = frozenset(table.column("run").unique().to_pylist()) if too_new else frozenset[str]()
+    return list(islice(_problems(table, files, pasts, newer), most))
+
+
+def _problems(
+    table: pa.Table,
+    files: Sequence[Part],
+    pasts: Mapping[str, Sequence[Past]] | None = None,
+    too_new: frozenset[str] | None = None,
+) -> Iterator[Malformed]:
     yield from null_problems(table, files)
-    too_new = _newer_runs(table)
-    for _, rows in groupby(_sorted_rows(table), key=lambda row: (row.run, row.process)):
-        history = _History()
+    too_new = newer_runs(table) if too_new is None else too_new
+    for (_, process), rows in groupby(_sorted_rows(table), key=lambda row: (row.run, row.process)):
+        begins = {past.begin: past for past in (pasts or {}).get(process, ())}
+        history = _History(Past())
         for row in rows:
+            past = begins.pop(row.place, None)
+            history = history if past is None else _History(past)
             # Rows of a newer format may mean something else: any further complaint about them would mislead.
             problems = _start_problems(row.kind, row.detail) if row.run in too_new else history.problems(row)
             for problem in problems:
@@ -120,7 +149,7 @@ def _sorted_rows(table: pa.Table) -> Iterator[_Row]:
         yield from map(_Row._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
-def _newer_runs(table: pa.Table) -> frozenset[str]:
+def newer_runs(table: pa.Table) -> frozenset[str]:
     """Runs that say they are of a newer version than ours."""
     starts = table.select(["run", "detail"]).filter(pc.equal(table.column("kind"), "start"))
     rows = zip(*(column.to_pylist() for column in starts.columns), strict=True)
@@ -138,13 +167,13 @@ def _version(detail: str | None) -> int | None:
 class _History:
     """What has been seen of a history so far."""
 
-    def __init__(self) -> None:
-        self._expected = 0
-        self._final: str | None = None
-        self._told_final = False
-        self._views: dict[str, int] = {}
-        self._sent: dict[str, set[int]] = {}
-        self._last_sent: dict[str, int] = {}
+    def __init__(self, past: Past) -> None:
+        self._expected = past.begin
+        self._final = past.final
+        self._told_final = past.told_final
+        self._views = dict(past.views)
+        self._sent = {g: {n for low, high in known for n in range(low, high + 1)} for g, known in past.sent.items()}
+        self._last_sent = dict(past.last_sent)
 
     def problems(self, row: _Row) -> Iterator[str]:
         """What is wrong with the next row, given those before it."""

@@ -52,10 +52,10 @@ COMMON = (
 )
 
 
-def flat(messages: int, members: int = 4, views: int = 2) -> RandomRun:
+def flat(messages: int, members: int = 4, views: int = 2, prefix: str = "p") -> RandomRun:
     """A run in which a group delivers everything in one order, in several views; each message has a digest of its own."""
     random = Random(f"flat {messages}")
-    names = [f"p{number}" for number in range(members)]
+    names = [f"{prefix}{number}" for number in range(members)]
     histories: dict[str, list[dict[str, object]]] = {name: [{"kind": "start", "time": 0}] for name in names}
     numbers = dict.fromkeys(names, 0)
     for place in range(messages):

@@ -33,6 +33,9 @@ def bench_verify(
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Keep the traces here, for the next time. [default: a temporary one]")
     ] = None,
+    violations: Annotated[
+        bool, typer.Option("--violations", help="Also with one and with 1,000 violations of each of some properties.")
+    ] = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
     as_json: JsonOption = False,
@@ -52,6 +55,8 @@ def bench_verify(
 
       plainchant bench verify --events 10000000 --dir traces
 
+      plainchant bench verify --events 10000000 --violations --rounds 1
+
       plainchant bench verify --json > verify.json
     """
     from ..lab.verify import measure, require_peer
@@ -59,7 +64,8 @@ def bench_verify(
     require_peer()
     sizes = events or list(QUICK if quick else SIZES)
     with place_for_traces(directory) as place:
-        figures = measure(sizes, place, rounds=rounds, master=master, remote=remote, progress=teller(as_json))
+        told = teller(as_json)
+        figures = measure(sizes, place, rounds=rounds, master=master, remote=remote, violations=violations, progress=told)
     if as_json:
         print(json.dumps(figures.to_json()))
     else:
@@ -97,6 +103,13 @@ def show_rows(rows: Sequence[Row]) -> None:
 def _show(figures: Figures) -> None:
     show_rows(figures.rows)
     console = output()
+    if figures.violated:
+        table = plain_table("violated", "planted", "found", "seconds", "of the clean time", "peak MB")
+        for row in figures.violated:
+            peak = "unknown" if row.peak_mb is None else f"{row.peak_mb:,}"
+            counts = f"{row.planted:,}", f"{row.violations:,}"
+            table.add_row(row.property or "nothing", *counts, f"{row.seconds:.2f}", f"{row.ratio_to_clean:.2f}", peak)
+        console.print(table)
     console.print(f"Spark was ready after {figures.session_seconds:.1f} s.")
     for target in figures.targets:
         verdict = {True: "met", False: "missed", None: "not measured"}[target.met]

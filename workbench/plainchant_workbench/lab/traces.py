@@ -35,7 +35,7 @@ TEMPLATES: Final = 50
 """So many different runs are made; where more are wanted, they are the same ones under other names."""
 
 _OWN_ROWS: Final = 4  # start, join, view and end, of each process
-_GAP_NS: Final = 40_000  # between two messages, on average
+SPACING_NS: Final = 40_000  # between two messages, on average
 _WAY_NS: Final = 1_000_000  # to the sequencer, and from it
 _SIZE: Final = 32
 
@@ -77,14 +77,14 @@ def make(directory: Path, shape: Shape) -> Path:
     """
     target = directory / shape.name
     if not (target / "trace").is_dir():
-        writer = _SortedWriter(target)
+        writer = SortedWriter(target)
         with writer:
-            for table in _tables(shape):
+            for table in tables(shape):
                 writer.write(table)
     return target / "trace"
 
 
-class _SortedWriter(TraceWriter):
+class SortedWriter(TraceWriter):
     """A trace's files, from tables that are already in order."""
 
     def write(self, table: pa.Table) -> None:
@@ -99,7 +99,7 @@ class _SortedWriter(TraceWriter):
         self._parquet.write_table(table, row_group_size=GROUP_ROWS)
 
 
-def _tables(shape: Shape) -> Iterator[pa.Table]:
+def tables(shape: Shape) -> Iterator[pa.Table]:
     """The trace in order, a row group at a time."""
     events = shape.events // shape.runs
     if shape.runs == 1:
@@ -152,7 +152,7 @@ class _Order:
         for code in range(members):
             own = np.flatnonzero(self.sender == code)
             self.seq[own] = np.arange(1, len(own) + 1)
-        self.numbered: Ints = np.cumsum(random.integers(1, 2 * _GAP_NS, self.count)) + 2 * _WAY_NS
+        self.numbered: Ints = np.cumsum(random.integers(1, 2 * SPACING_NS, self.count)) + 2 * _WAY_NS
         self.digest = random.integers(0, 2**32, self.count, dtype=np.int64)
 
     def sent(self, messages: Ints) -> Ints:

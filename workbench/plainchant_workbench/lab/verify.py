@@ -27,7 +27,9 @@ from typing import TYPE_CHECKING, Any, Final
 from plainchant.core.model import UsageError
 from plainchant.lab.errors import LabError
 
+from . import planted
 from .memory import Peak
+from .planted import Violated
 from .traces import Shape, make
 
 if TYPE_CHECKING:
@@ -93,6 +95,7 @@ class Figures:
     shell_seconds: float
     session_seconds: float
     targets: tuple[Target, ...]
+    violated: tuple[Violated, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -100,6 +103,7 @@ class Figures:
             "shell": {"events": SHELL_EVENTS, "seconds": self.shell_seconds},
             "session_seconds": self.session_seconds,
             "targets": [{**asdict(target), "met": target.met} for target in self.targets],
+            "violated": [asdict(row) for row in self.violated],
         }
 
 
@@ -110,9 +114,11 @@ def measure(
     rounds: int = 3,
     master: str | None = None,
     remote: str | None = None,
+    violations: bool = False,
     progress: Callable[[str], None] = lambda what: None,
 ) -> Figures:
-    """Measures verification of traces of these sizes, and of other shapes of one of them.
+    """Measures verification of traces of these sizes, and of other shapes of one of them; with ``violations``, also of that one
+    with violations in it.
 
     The traces are made below ``directory``, where later measurements find them again.
     """
@@ -132,7 +138,14 @@ def measure(
             path = paths[shape]
             turns = partial(peer.seconds, path), partial(verify_once, spark, path)
             rows.append(best_of(peer, name, shape, rounds, *turns))
-    return Figures(tuple(rows), round(shell, 3), round(session_seconds, 3), tuple(targets(rows, shell)))
+        violated: tuple[Violated, ...] = ()
+        if violations:
+            shape = Shape(_compared(sizes), FEW)
+            violated = tuple(
+                planted.measure(spark, directory, shape, apart, rounds=rounds, without=[peer.pid], progress=progress)
+            )
+    wanted = (*targets(rows, shell), *_found_soon(violated))
+    return Figures(tuple(rows), round(shell, 3), round(session_seconds, 3), wanted, violated)
 
 
 def targets(rows: Sequence[Row], shell_seconds: float) -> Iterator[Target]:
@@ -155,6 +168,17 @@ def targets(rows: Sequence[Row], shell_seconds: float) -> Iterator[Target]:
             wanted = f"one run of {size} in at most 1.5 times the time of {row.runs:,} runs of {SMALL_RUN:,}"
             yield Target(wanted, 1.5, round(base.seconds / row.seconds, 3))
     yield Target(f"{SHELL_EVENTS:,} events from the shell within 10 s, start-up included", 10, round(shell_seconds, 3))
+
+
+def _found_soon(violated: Sequence[Violated]) -> Iterator[Target]:
+    """What is wanted of the time in which violations are found: of one, and of many."""
+    for count, limit in ((1, 3), (planted.SEVERAL, 5)):
+        ratios = [row.ratio_to_clean for row in violated if row.planted == count]
+        if ratios:
+            yield Target(f"{count:,} violations of any kind in at most {limit} times the clean trace's time", limit, max(ratios))
+    peaks = [row.peak_mb for row in violated if row.peak_mb is not None]
+    if peaks:
+        yield Target("violations found within 4,000 MB", 4_000, max(peaks))
 
 
 def verify_once(spark: SparkSession, path: Path) -> float:

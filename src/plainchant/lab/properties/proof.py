@@ -19,6 +19,7 @@ from .catalogue import CATALOGUE
 from .certificates.evidence import Doubtful, Evidence, Messages
 from .certificates.prover import Prover
 from .certificates.untimed import Untimed
+from .certificates.wanted import Question
 from .reference import check_run, names_for, reports_without_case
 from .report import Report
 
@@ -33,6 +34,7 @@ class Proof:
     doubtful: list[str] = field(default_factory=list)
     unresolved: list[Messages] = field(default_factory=list)  # ``integrity`` holds if their digests agree
     untimed: Untimed | None = None  # ``deadline`` holds if deliveries were in time, which certificates cannot tell
+    questions: dict[str, Question] = field(default_factory=dict)  # properties that a few rows decide
 
 
 ON_SKELETON: Final = frozenset(name for name, checks in CATALOGUE.items() if checks.proof is None)
@@ -44,7 +46,8 @@ def prove(
 ) -> Proof:
     """Proves what can be proved of what the run is to be checked for (``reference.verify`` explains ``properties``).
 
-    ``narrow`` is given what quick proofs leave doubtful, and says what of it is decided elsewhere. Slow proofs try the rest."""
+    ``narrow`` is given what quick proofs leave doubtful, and says what of it is decided elsewhere. Slow proofs try the rest; what
+    they leave doubtful becomes a question to a few rows where that can be."""
     if evidence.suspect:
         return Proof(suspect=True)
     proof = Proof()
@@ -61,6 +64,7 @@ def prove(
         slow.untimed = prover.untimed
         prover = slow
         _try(prover, proof, left, reported)
+        _ask(prover, proof)
     if "integrity" in proof.cases:
         proof.unresolved = evidence.unresolved
     if prover.untimed is not None and "deadline" not in proof.doubtful:
@@ -84,3 +88,17 @@ def _try(prover: Prover, proof: Proof, names: Sequence[str], reported: bool) -> 
             continue
         if cases or reported:
             proof.cases[name] = 1, cases
+
+
+def _ask(prover: Prover, proof: Proof) -> None:
+    doubtful, proof.doubtful = proof.doubtful, []
+    for name in doubtful:
+        find = CATALOGUE[name].question
+        try:
+            asked = find(prover) if find is not None else None
+        except Doubtful:
+            asked = None
+        if asked is not None:
+            proof.questions[name] = asked
+        elif name != "deadline" or prover.untimed is None:
+            proof.doubtful.append(name)

@@ -14,18 +14,22 @@ import pyarrow.compute as pc
 
 from ...trace.reader import Part
 from ...trace.schema import Malformed
-from ...trace.validation import misplaced, validate
+from ...trace.validation import misplaced, validate, validate_spans
 from ..properties import PROPERTIES, Outcome, Verification
 from ..properties.certificates.evidence import Doubtful, Evidence, Messages, arrangement
+from ..properties.certificates.odd import Odd, odd_rows
 from ..properties.certificates.records import Misplaced, Slice
 from ..properties.certificates.unit import Unit
 from ..properties.certificates.untimed import Untimed
+from ..properties.certificates.wanted import Wanted
 from ..properties.facts import Columns, Run, runs_of
+from ..properties.narrowing.few import Few, answered, skeleton_of
 from ..properties.narrowing.narrow import Narrowed, narrow, searched
 from ..properties.proof import prove
-from ..properties.reference import check_run, require_known, warnings_of
+from ..properties.reference import check_run, reports_without_case, require_known, warnings_of
 from ..properties.report import MAX_SHOWN, Result
 from ..properties.timing.deadlines import Timed, timed
+from ..properties.timing.in_doubt import deadline_missed
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,11 +45,18 @@ class Found(Result):
     misplaced: tuple[Misplaced, ...] = ()  # rows whose index is wrong in any order
     rows: int = 0
     narrowed: Narrowed | None = None  # some properties are left to the reference check of a few messages' rows
+    odd: Odd | None = None  # the rows that validation has to look at; None: all
+    few: Few | None = None  # questions that a few rows decide; it may be there without any, for what times will show
 
     @property
     def is_open(self) -> bool:
         """Whether something is left to settle."""
-        return self.suspect or bool(self.doubtful or self.unresolved) or self.untimed is not None or self.narrowed is not None
+        return self.suspect or bool(self.doubtful or self.unresolved) or self.untimed is not None or self.is_narrowed
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether a few rows settle something."""
+        return self.narrowed is not None or bool(self.few and self.few.questions)
 
     def tell_misplaced(self, large_rows: int) -> None:
         """Says at once of a large run which rows are misplaced; a smaller one is looked through for all that is malformed."""
@@ -62,12 +73,28 @@ class Found(Result):
                 self.add_report(report, 1, self.rows, most)
             self.narrowed = None
 
+    def settle_few(self, rows: pa.Table, most: int | None = MAX_SHOWN) -> None:
+        """Answers the questions, from all rows that they want."""
+        if self.few is not None:
+            for report in self.few.decided(rows):
+                self.add_report(report, 1, self.rows, most)
+            self.few = None
+
+    def settle_odd(self, rows: pa.Table, files: Sequence[Part]) -> None:
+        """Says what is malformed, from the rows that may be."""
+        if self.odd is not None:
+            self.malformed = validate_spans(plain(rows), files, self.odd.pasts, too_new=self.odd.too_new)
+            self.odd = None
+
     def settle_times(self, seen: Timed) -> None:
-        """Says that ``deadline`` holds, or leaves it to the exact search."""
+        """Says that ``deadline`` holds, or asks about the messages that are late, or leaves it to the exact search."""
         left, self.untimed = self.untimed, None
         if left is None:
             return
-        if not seen.in_time:
+        question = deadline_missed(left, seen) if self.few is not None else None
+        if question is not None and self.few is not None:
+            self.few = self.few.asking("deadline", question)
+        elif not seen.in_time or left.odd:
             self.doubtful = (*self.doubtful, "deadline")
         elif left.cases + seen.cases or left.is_held:
             self.outcomes["deadline"] = Outcome(1, left.events, left.cases + seen.cases, 0)
@@ -80,20 +107,30 @@ def judge(facts: Run, slices: Sequence[Slice], properties: Sequence[str] | None,
 
 def _judge(evidence: Evidence, properties: Sequence[str] | None, most: int | None, *, narrowed: bool) -> Found:
     facts = evidence.facts
-    few: Narrowed | None = None
+    messages: Narrowed | None = None
 
     def narrow_down(doubtful: Sequence[str]) -> Container[str]:
-        nonlocal few
+        nonlocal messages
         try:
-            few = narrow(evidence, doubtful, properties)
+            messages = narrow(evidence, doubtful, properties)
         except Doubtful:
             return ()
-        return few.cases
+        return messages.cases
 
     proof = prove(evidence, properties, narrow_down if narrowed else None)
     found = Found(run=facts.name, suspect=proof.suspect, doubtful=tuple(proof.doubtful), rows=evidence.rows)
-    found.narrowed = few
+    found.narrowed = messages
+    if narrowed and (proof.questions or proof.untimed is not None):
+        until_end, is_held = properties is not None or facts.drained, reports_without_case(facts, properties)
+        at_once = {name: question for name, question in proof.questions.items() if question.wanted.is_empty}
+        for report in answered(facts, at_once, until_end=until_end, is_held=is_held):
+            found.add_report(report, 1, evidence.rows, most)
+        left = {name: question for name, question in proof.questions.items() if name not in at_once}
+        if left or proof.untimed is not None:
+            found.few = Few(skeleton_of(evidence.slices), left, until_end, is_held)
     found.out_of_order, found.misplaced = evidence.out_of_order, tuple(evidence.misplaced)
+    if narrowed and proof.suspect and not (found.out_of_order or found.misplaced):
+        found.odd = odd_rows(evidence.slices)
     if not proof.suspect:
         for report, checked in proof.decided:
             found.add_report(report, checked, evidence.rows, most)
@@ -110,11 +147,16 @@ def look_closely(
 ) -> None:
     """Settles what the certificates left open, from all rows of the run."""
     assert found.narrowed is None, "a few rows settle that"
-    found.malformed = validate(plain(table), files) if found.suspect else []
+    if found.odd is not None:
+        found.settle_odd(*among(table, files, found.odd.wanted.among(table)))
+    if found.suspect and not found.malformed:
+        found.malformed = validate(plain(table), files)
     if found.malformed:
         return
     if found.untimed is not None:
         found.settle_times(timed(table, found.untimed))
+        if found.is_narrowed:
+            settle_narrowed(found, plain(table.filter(needed_of(found).among(table))), most)
         if not found.is_open:
             return
     only = PROPERTIES if found.suspect else (*found.doubtful, *(("integrity",) if found.unresolved else ()))
@@ -177,11 +219,51 @@ def judge_alone(
     if any(part.suspect for part in slices):  # facts are made of rows that can be understood
         out_of_order, wrong = arrangement(slices)
         rows = sum(part.rows for part in slices)
-        return Found(run=run, suspect=True, out_of_order=out_of_order, misplaced=tuple(wrong), rows=rows)
+        odd = odd_rows(slices) if narrow_from is not None and rows >= narrow_from and not (out_of_order or wrong) else None
+        return Found(run=run, suspect=True, out_of_order=out_of_order, misplaced=tuple(wrong), rows=rows, odd=odd)
     skeleton = pa.concat_tables([part.skeleton for part in slices], promote_options="permissive")
     evidence = Evidence(Run(run, Columns(skeleton), range(skeleton.num_rows)), slices)
     narrowed = narrow_from is not None and evidence.rows >= narrow_from
     return _judge(evidence, properties, most, narrowed=narrowed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Needed:
+    """Which rows of a run decide what was narrowed down in it."""
+
+    narrowed: Narrowed | None
+    wanted: Wanted | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that tell them from others."""
+        about = ("run", "sender", "seq") if self.narrowed is not None else ()
+        return tuple(dict.fromkeys((*about, *(self.wanted.columns if self.wanted is not None else ()))))
+
+    @property
+    def spans(self) -> list[tuple[int, int]] | None:
+        """The lowest and the highest number that these rows have; None: rows with any number, or without one."""
+        spans = [each.span for each in (self.narrowed, self.wanted) if each is not None]
+        return None if None in spans else [span for span in spans if span is not None]
+
+    def among(self, keys: pa.Table) -> pa.ChunkedArray:
+        found = None if self.narrowed is None else self.narrowed.is_about(keys.column("sender"), keys.column("seq"))
+        if self.wanted is None:
+            return found
+        return self.wanted.among(keys) if found is None else pc.or_(found, self.wanted.among(keys))
+
+
+def needed_of(found: Found) -> Needed:
+    narrowed = found.narrowed.without_skeleton() if found.narrowed is not None else None
+    return Needed(narrowed, found.few.wanted if found.few is not None and found.few.questions else None)
+
+
+def settle_narrowed(found: Found, rows: pa.Table, most: int | None = MAX_SHOWN) -> None:
+    """Decides what was narrowed down in a run, from some rows of it, all that are needed among them."""
+    if found.narrowed is not None:
+        found.settle_narrowed(rows.filter(found.narrowed.is_about(rows.column("sender"), rows.column("seq"))), most)
+    if found.few is not None and found.few.questions:
+        found.settle_few(rows.filter(found.few.wanted.among(rows)), most)
 
 
 def plain(table: pa.Table) -> pa.Table:
@@ -192,7 +274,11 @@ def plain(table: pa.Table) -> pa.Table:
 
 def rows_of(table: pa.Table, files: Sequence[Part], run: str) -> tuple[pa.Table, list[Part]]:
     """The rows of one run, and where they came from."""
-    kept = pc.equal(table.column("run"), run)
+    return among(table, files, pc.equal(table.column("run"), run))
+
+
+def among(table: pa.Table, files: Sequence[Part], kept: pa.ChunkedArray) -> tuple[pa.Table, list[Part]]:
+    """Some rows, and where they came from."""
     parts: list[Part] = []
     for part in files:
         rows = int(pc.sum(kept.slice(part.first, part.rows)).as_py() or 0)

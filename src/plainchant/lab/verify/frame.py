@@ -32,12 +32,13 @@ from ..properties.certificates.evidence import Doubtful, Evidence
 from ..properties.certificates.records import NOWHERE, Slice
 from ..properties.certificates.shared import Shared, spliced, unpacked
 from ..properties.certificates.unit import Unit
+from ..properties.certificates.wanted import joined
 from ..properties.facts import COLUMNS, Columns, Run
 from ..properties.narrowing.narrow import Narrowed, narrow
 from ..properties.report import MAX_SHOWN
 from ..session import send_code
 from . import parts
-from .check import Found, judge_alone, look_closely, plain
+from .check import Found, judge_alone, look_closely, needed_of, plain, settle_narrowed
 from .results import (
     MAX_PROBLEMS,
     RESULTS,
@@ -61,9 +62,12 @@ _SLICES_A_BATCH: Final = 100
 _PIECE_ROWS: Final = 1_000_000  # rows of a history that are sorted together
 _RANGES: Final = 64  # ranges of numbers in which a run's doubtful messages are looked for; more are put together
 _OPEN_SQL: Final = "key string, value binary"
-_WANTED_SQL: Final = "wanted_run string, wanted_sender string, low bigint, high bigint"
 _WANTED: Final = pa.schema(
-    [("wanted_run", pa.string()), ("wanted_sender", pa.string()), ("low", pa.int64()), ("high", pa.int64())]
+    [
+        *((name, pa.string()) for name in ("wanted_run", "wanted_sender", "wanted_process")),
+        *((name, pa.int64()) for name in ("low", "high", "took", "waited")),  # of numbers or indices; longer sends and deliveries
+        ("all", pa.bool_()),
+    ]
 )
 
 
@@ -156,7 +160,7 @@ def _of_runs(rows: DataFrame, runs: DataFrame) -> DataFrame:
 
 def _searched(rows: DataFrame, settled: DataFrame, options: Options) -> DataFrame:
     """The open runs, decided by the rows about them."""
-    wanted = _chosen(settled, _wanted, _WANTED_SQL)
+    wanted = _chosen(settled, _wanted, sql_of(_WANTED))
     rows = rows.join(wanted, _is_wanted(), "left_semi")
     still_open = settled.mapInArrow(_open, _OPEN_SQL)
     return still_open.groupBy("key").cogroup(rows.groupBy("run")).applyInArrow(partial(_search, options), RESULTS_SQL)
@@ -165,8 +169,13 @@ def _searched(rows: DataFrame, settled: DataFrame, options: Options) -> DataFram
 def _is_wanted() -> Column:
     from pyspark.sql import functions as F
 
-    about = (F.col("sender") == F.col("wanted_sender")) & F.col("seq").between(F.col("low"), F.col("high"))
-    return (F.col("run") == F.col("wanted_run")) & (F.col("wanted_sender").isNull() | about)
+    kind, is_near = F.col("kind"), {name: F.col(name).between(F.col("low"), F.col("high")) for name in ("seq", "index")}
+    about = (F.col("sender") == F.col("wanted_sender")) & is_near["seq"]
+    there = (F.col("process") == F.col("wanted_process")) & is_near["index"]
+    took = F.get_json_object("detail", "$.took_ns").cast("bigint") > F.col("took")
+    waited = F.col("true_time") - F.col("sent") > F.col("waited")
+    slow = (kind.isin("send", "sent") & took) | ((kind == "deliver") & waited)
+    return (F.col("run") == F.col("wanted_run")) & F.coalesce(F.col("all") | about | there | slow, F.lit(False))
 
 
 # --- what its tasks do --------------------------------------------------------------------------------------------------
@@ -299,17 +308,29 @@ def _wanted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def wanted_of(found: Found) -> list[dict[str, Any]]:
     """The rows of one run that decide what is open of it."""
-    if found.narrowed is None or found.doubtful or found.suspect or found.unresolved or found.untimed is not None:
-        return [{"wanted_run": found.run}]
-    messages = _messages(found.narrowed)
-    per_sender = max(1, _RANGES // max(1, len(messages)))
+    if not found.is_narrowed or found.doubtful or found.suspect or found.unresolved or found.untimed is not None:
+        return [{"wanted_run": found.run, "all": True}]
     wanted = []
-    for sender, ranges in messages.items():
-        size = -(-len(ranges) // per_sender)  # neighbours are put together: rows between them are read for nothing
+    if found.narrowed is not None:
+        wanted += [("wanted_sender", *span) for span in _in_ranges(_messages(found.narrowed))]
+    if found.few is not None:
+        few = found.few.wanted
+        senders = joined((((sender,), low, high) for _, sender, low, high in few.messages))
+        processes = joined((((process,), low, high) for process, low, high in few.rows))
+        for name, spans in (("wanted_sender", senders), ("wanted_process", processes)):
+            wanted += [(name, *span) for span in _in_ranges({one: ranges for (one,), ranges in spans.items()})]
+    rows: list[dict[str, Any]] = [{name: of, "low": low, "high": high} for name, of, low, high in wanted]
+    if found.few is not None and (few.send is not None or few.deliver is not None):
+        rows.append({"took": few.send, "waited": few.deliver})
+    return [{"wanted_run": found.run, "all": False, **row} for row in rows]
+
+
+def _in_ranges(spans: Mapping[str, Sequence[tuple[int, int]]]) -> Iterator[tuple[str, int, int]]:
+    per_name = max(1, _RANGES // max(1, len(spans)))
+    for name, ranges in spans.items():
+        size = -(-len(ranges) // per_name)  # neighbours are put together: rows between them are read for nothing
         for first in range(0, len(ranges), size):
-            low, high = ranges[first][0], ranges[min(first + size, len(ranges)) - 1][1]
-            wanted.append({"wanted_run": found.run, "wanted_sender": sender, "low": low, "high": high})
-    return wanted
+            yield name, ranges[first][0], ranges[min(first + size, len(ranges)) - 1][1]
 
 
 def _search(options: Options, left: pa.Table, right: pa.Table) -> pa.Table:
@@ -324,8 +345,8 @@ def _search(options: Options, left: pa.Table, right: pa.Table) -> pa.Table:
 def decided(found: Found, rows: pa.Table, options: Options) -> Found:
     """A run whose open questions the exact checks have answered, from the rows that were wanted, in any order."""
     table = parts.typed(rows, None)
-    if found.narrowed is not None:
-        found.settle_narrowed(plain(table.filter(_is_about(found.narrowed, table))), options.most)
+    if found.is_narrowed:
+        settle_narrowed(found, plain(table.filter(needed_of(found).among(table))), options.most)
     if found.is_open:
         look_closely(found, table, (), options.properties, options.most)
     return found
@@ -340,7 +361,3 @@ def _messages(narrowed: Narrowed) -> Mapping[str, Sequence[tuple[int, int]]]:
 
 def _names(narrowed: Narrowed) -> set[str]:
     return set(narrowed.cases)
-
-
-def _is_about(narrowed: Narrowed, table: pa.Table) -> pa.ChunkedArray:
-    return narrowed.is_about(table.column("sender"), table.column("seq"))

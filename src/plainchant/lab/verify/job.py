@@ -22,6 +22,7 @@ import functools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
@@ -38,7 +39,6 @@ from ..properties.certificates.unit import Unit
 from ..properties.certificates.untimed import Untimed
 from ..properties.certificates.waits import stated_bound
 from ..properties.facts import COLUMNS
-from ..properties.narrowing.narrow import Narrowed
 from ..properties.reference import require_known
 from ..properties.report import MAX_SHOWN
 from ..properties.timing import deadlines
@@ -48,7 +48,7 @@ from ..session import slots as slots_of
 from ..session.progress import watched
 from . import frame, parts
 from .beside import AGAIN, APART, Beside, Rows
-from .check import Found, look_closely, plain, proved, rows_of
+from .check import Found, Needed, look_closely, needed_of, plain, proved, rows_of, settle_narrowed
 from .results import LARGE_ROWS, MAX_PROBLEMS, RESULTS_SQL, TOLD, Options, Sum, packed_row, slice_rows, sql_of, verification_of
 from .results import rows_of as result_rows
 from .tasks import tasks
@@ -60,7 +60,10 @@ _TRACE: Final = pa.schema([(name, SCHEMA.field(name).type) for name in COLUMNS])
 DIGEST_SCHEMA: Final = pa.schema(
     [("run", pa.string()), ("group", pa.string()), ("sender", pa.string()), ("seq", pa.int64()), ("digest", pa.int64())]
 )
-_TIMED_SQL: Final = "run string, cases bigint, in_time boolean"
+_LATE_SQL: Final = "late array<struct<group: string, sender: string, low: bigint, high: bigint>>"
+_TIMED_SQL: Final = f"run string, cases bigint, {_LATE_SQL}"
+_MESSAGES: Final = pa.struct([(name, pa.string()) for name in ("group", "sender")] + [(n, pa.int64()) for n in ("low", "high")])
+_TIMED: Final = pa.schema([("run", pa.string()), ("cases", pa.int64()), ("late", pa.list_(_MESSAGES))])
 
 T = TypeVar("T")
 
@@ -119,7 +122,7 @@ def verify(
                 wanted = _untimed(open_runs)
                 moments = tasks(spark, plan.pieces_with_any(wanted), partial(_times, wanted), sql_of(deadlines.BLOCKS))
                 open_runs = _time(moments, _partitions(spark, plan.rows), open_runs, total)
-        if any(found.narrowed is not None for found in open_runs):
+        if any(found.is_narrowed for found in open_runs):
             with watched(spark, progress, "searching"):
                 open_runs = _search_narrowed(
                     lambda wanted: tasks(spark, plan.pieces_with_any(wanted), partial(_about, wanted), sql_of(_TRACE)),
@@ -241,10 +244,10 @@ def _time(moments: DataFrame, partitions: int, open_runs: list[Found], total: Su
     seen = together.mapInArrow(partial(_timed, wanted), _TIMED_SQL).toArrow().to_pylist()
     by_run: dict[str, list[Timed]] = {}
     for row in seen:
-        by_run.setdefault(row["run"], []).append(Timed(row["cases"], row["in_time"]))
+        late = None if row["late"] is None else tuple(tuple(each.values()) for each in row["late"])
+        by_run.setdefault(row["run"], []).append(Timed(row["cases"], late))
     for found in open_runs:
-        mine = by_run.get(found.run, [])
-        found.settle_times(Timed(sum(each.cases for each in mine), all(each.in_time for each in mine)))
+        found.settle_times(deadlines.together(by_run.get(found.run, [])))
     return _still_open(open_runs, total)
 
 
@@ -253,34 +256,34 @@ def _untimed(open_runs: Sequence[Found]) -> dict[str, Untimed]:
 
 
 def _search_narrowed(
-    rows_about: Callable[[Mapping[str, Narrowed]], DataFrame],
+    rows_about: Callable[[Mapping[str, Needed]], DataFrame],
     partitions: int,
     open_runs: list[Found],
     options: Options,
     total: Sum,
 ) -> list[Found]:
     """Brings the rows about doubtful messages together, run by run, and searches them; returns the runs that are still open."""
-    chosen = {found.run: found for found in open_runs if found.narrowed is not None}
+    chosen = {found.run: found for found in open_runs if found.is_narrowed}
     if not chosen:
         return open_runs
-    rows = rows_about({run: found.narrowed.without_skeleton() for run, found in chosen.items() if found.narrowed is not None})
+    rows = rows_about({run: needed_of(found) for run, found in chosen.items()})
     together = rows.repartition(min(len(chosen), partitions), "run")
     settled = together.mapInArrow(partial(_settle_narrowed, chosen, options), RESULTS_SQL)
     return _collect(settled, options, total) + [found for found in open_runs if found.run not in chosen]
 
 
-def _about(wanted: Mapping[str, Narrowed], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece that are about doubtful messages."""
-    here = {run: narrowed for run, narrowed in wanted.items() if piece.may_hold(run)}
-    spans = [narrowed.span for narrowed in here.values()]
-    for run, narrowed in here.items():
+def _about(wanted: Mapping[str, Needed], piece: parts.Piece) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece that decide what was narrowed down; and an empty one of each run, so that a run without such rows is
+    settled as well."""
+    here = {run: needed for run, needed in wanted.items() if piece.may_hold(run)}
+    for run, needed in here.items():
 
-        def chosen(keys: pa.Table, run: str = run, narrowed: Narrowed = narrowed) -> pa.ChunkedArray | None:
-            about = narrowed.is_about(keys.column("sender"), keys.column("seq"))
-            kept = pc.and_(pc.equal(keys.column("run"), run), about)
+        def chosen(keys: pa.Table, run: str = run, needed: Needed = needed) -> pa.ChunkedArray | None:
+            kept = pc.and_(pc.equal(keys.column("run"), run), needed.among(keys))
             return kept if pc.any(kept).as_py() else None
 
-        for table in parts.rows_about(piece, spans, chosen):
+        yield from pa.Table.from_pylist([{"run": run}], _TRACE).to_batches()
+        for table in parts.rows_about(piece, chosen, needed.columns, spans=needed.spans):
             yield from plain(table.select(_TRACE.names)).cast(_TRACE).to_batches()
 
 
@@ -291,7 +294,8 @@ def _settle_narrowed(
     total = Sum()
     for run in sorted(table.column("run").unique().to_pylist()):
         found = chosen[run]
-        found.settle_narrowed(table.filter(pc.equal(table.column("run"), run)), options.most)
+        own = pc.and_(pc.equal(table.column("run"), run), pc.is_valid(table.column("process")))
+        settle_narrowed(found, table.filter(own), options.most)
         if found.is_open:
             yield packed_row(run, "open", found)
         else:
@@ -494,10 +498,9 @@ def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Seque
         found = list(proved([Unit(kept)], options.properties, options.most, (), options.large_rows))
     for run in found:
         run.tell_misplaced(options.large_rows)
-        if run.narrowed is not None:
-            about = run.narrowed.is_about(table.column("sender"), table.column("seq"))
-            about = pc.and_(about, pc.equal(table.column("run"), run.run))
-            run.settle_narrowed(plain(table.filter(about)), options.most)
+        if run.is_narrowed:
+            about = pc.and_(needed_of(run).among(table), pc.equal(table.column("run"), run.run))
+            settle_narrowed(run, plain(table.filter(about)), options.most)
         if run.is_open:
             rows, parts_of_run = rows_of(table, files, run.run)
             look_closely(run, rows, parts_of_run, options.properties, options.most)
@@ -536,7 +539,7 @@ def _digests(wanted: Mapping[str, Sequence[Messages]], piece: parts.Piece) -> It
         kept = pc.and_(pc.is_in(keys.column("run"), pa.array(wanted)), functools.reduce(pc.or_, inside))
         return kept if pc.any(kept).as_py() else None
 
-    for table in parts.rows_about(piece, spans, near, columns=(*names, "kind")):
+    for table in parts.rows_about(piece, near, ("run", "seq"), spans=spans, columns=(*names, "kind")):
         for run, messages in _present(wanted, table):
             about = pc.is_in(table.column("kind"), pa.array(["send", "deliver"]))
             about = pc.and_(pc.equal(table.column("run"), run), about)
@@ -561,7 +564,9 @@ def _timed(wanted: Mapping[str, Untimed], batches: Iterator[pa.RecordBatch]) -> 
     table = pa.concat_tables(tables) if tables else deadlines.BLOCKS.empty_table()
     for run in table.column("run").unique().to_pylist():
         seen = timed(table.filter(pc.equal(table.column("run"), run)), wanted[run])
-        yield pa.RecordBatch.from_pydict({"run": [run], "cases": [seen.cases], "in_time": [seen.in_time]})
+        names = ("group", "sender", "low", "high")
+        late = None if seen.late is None else [dict(zip(names, each, strict=True)) for each in seen.late]
+        yield pa.RecordBatch.from_pydict({"run": [run], "cases": [seen.cases], "late": [late]}, schema=_TIMED)
 
 
 def _present(wanted: Mapping[str, T], table: pa.Table) -> Iterator[tuple[str, T]]:
@@ -571,13 +576,34 @@ def _present(wanted: Mapping[str, T], table: pa.Table) -> Iterator[tuple[str, T]
             yield run, wanted[run]
 
 
+def _is_malformed(found: Found, pieces: Sequence[parts.Piece], total: Sum) -> bool:
+    """Whether something is malformed in the rows of a run that may be; if so, adds it to the sum."""
+    if found.odd is None:
+        return False
+    wanted = found.odd.wanted
+
+    def chosen(keys: pa.Table) -> pa.ChunkedArray | None:
+        kept = pc.and_(pc.equal(keys.column("run"), found.run), wanted.among(keys))
+        return kept if pc.any(kept).as_py() else None
+
+    here = [piece for piece in pieces if piece.may_hold(found.run)]
+    rows = [(piece.file, table) for piece in here for table in parts.rows_about(piece, chosen, wanted.columns)]
+    ends = [0, *accumulate(table.num_rows for _, table in rows)]
+    files = [Part(file, first, table.num_rows) for (file, table), first in zip(rows, ends, strict=False)]
+    found.settle_odd(pa.concat_tables([table for _, table in rows]).unify_dictionaries(), files)
+    if found.malformed:
+        total.add(found)
+    return bool(found.malformed)
+
+
 def _search_runs(options: Options, work: tuple[list[Found], tuple[parts.Piece, ...]]) -> Iterator[pa.RecordBatch]:
     """Reads some runs whole and lets the reference checks decide what is open."""
     bundle, pieces = work
     total = Sum()
     try:
-        table, files = parts.gathered(pieces, {found.run for found in bundle}, options.columns)
-        for found in bundle:
+        left = [found for found in bundle if not _is_malformed(found, pieces, total)]
+        table, files = parts.gathered(pieces if left else (), {found.run for found in left}, options.columns)
+        for found in left:
             rows, parts_of_run = rows_of(table, files, found.run)
             look_closely(found, rows, parts_of_run, options.properties, options.most)
             total.add(found)

@@ -358,24 +358,26 @@ def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS)
 
 def rows_about(
     piece: Piece,
-    spans: Collection[tuple[int, int]],
     chosen: Callable[[pa.Table], pa.ChunkedArray | None],
+    keys: Sequence[str],
+    *,
+    spans: Collection[tuple[int, int]] | None = None,
     columns: Sequence[str] = COLUMNS,
 ) -> Iterator[pa.Table]:
-    """Some rows of a piece, chosen by their run, sender and number; row groups whose numbers all lie outside the spans are not
-    read, and of the others only these three columns, unless there is a row to read."""
+    """Some rows of a piece, chosen by the columns ``keys``; of row groups without such rows, only these columns are read, and of
+    those whose numbers (``seq``) all lie outside the spans, nothing."""
     filesystem, _ = filesystem_of(piece.path)
     with filesystem.open_input_file(piece.file) as source:
         metadata = pq.ParquetFile(source).metadata
         seq = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "seq")
         ranges = {group: metadata.row_group(group).column(seq).statistics for group in piece.groups}
     for group, numbers in ranges.items():
-        is_told = numbers is not None and numbers.has_min_max
-        if is_told and not any(low <= numbers.max and numbers.min <= high for low, high in spans):
+        is_known = spans is not None and numbers is not None and numbers.has_min_max
+        if is_known and not any(low <= numbers.max and numbers.min <= high for low, high in spans or ()):
             continue
         only = dataclasses.replace(piece, groups=(group,))
-        (keys,) = read(only, columns=("run", "sender", "seq"))
-        kept = chosen(keys)
+        (table,) = read(only, columns=keys)
+        kept = chosen(table)
         if kept is not None:
             (table,) = read(only, columns=columns)
             yield table.filter(kept)
@@ -442,4 +444,4 @@ def gathered(
             tables.append(table)
             parts.append(Part(piece.file, first, table.num_rows))
             first += table.num_rows
-    return pa.concat_tables(tables).unify_dictionaries(), parts
+    return pa.concat_tables(tables).unify_dictionaries() if tables else pa.table({}), parts

@@ -6,17 +6,19 @@ it. Pasts are interned: equal ones are one number, so that comparing replicas is
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final, TypeAlias
 
 from ....core.model import GroupId, ProcessId
 from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
+from ..certificates.wanted import Question, Wanted, about
 from ..facts import History, Message, Note, Place, Run
 from ..report import Report, say
 
 Key: TypeAlias = tuple[ProcessId, GroupId, str]  # process, group and name of a block
 
+MAX_SHARE: Final = 0.2  # of the rows of a run that are notes, if a few rows are to decide
 STEPS = frozenset({"begin", "take", "apply", "view", "merge"})  # events whose rows tell the digest of the block's state
 
 
@@ -96,6 +98,21 @@ def without_blocks(prover: Prover) -> int:
     if prover.run.noted:
         raise Doubtful
     return 0
+
+
+def asked_of(check: Callable[[Report], None], *, told: str | None = None) -> Callable[[Prover], Question]:
+    """The question of a property of blocks. Its reference check reads ``note`` rows, views and ends, which the skeleton has;
+    ``told``: and where the messages of notes of that event (None: of no event) were delivered."""
+
+    def question(prover: Prover) -> Question:
+        notes = [note for history in prover.run.all for note in history.notes]
+        if MAX_SHARE * prover.evidence.rows < len(notes):
+            raise Doubtful  # the skeleton is a large part of the run: reading it twice would cost more than a search
+        every = (note for note in notes if note.event == told)
+        named = {note.message for note in every if note.message is not None}
+        return Question(Wanted(messages=about(named)), check)
+
+    return question
 
 
 def replica_agreement(report: Report) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 Range: TypeAlias = tuple[int, int]  # the first and the last number
@@ -47,3 +48,18 @@ def contains(ranges: Ranges, wanted: Ranges) -> bool:
         else:
             return False
     return True
+
+
+def added(ranges: Ranges, more: Iterable[Range]) -> Ranges:
+    """The ranges with some more numbers.
+
+    >>> added(((1, 3), (7, 8)), [(4, 5), (10, 10)])
+    ((1, 5), (7, 8), (10, 10))
+    """
+    found: list[Range] = []
+    for low, high in sorted((*ranges, *more)):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return tuple(found)

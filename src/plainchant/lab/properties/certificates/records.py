@@ -162,6 +162,9 @@ class Taken(NamedTuple):
     largest: int
 
 
+MAX_SLOWEST: Final = 64  # rotations of a process that a unit names
+
+
 class Turns(NamedTuple):
     """The ``token`` rows of a history in a group: how many follow another without a view or a leave between them, the longest
     time from one to the next of these, and where and when the first and the last stand."""
@@ -174,6 +177,7 @@ class Turns(NamedTuple):
     began: Moment
     last: int
     ended: Moment
+    slowest: tuple[tuple[int, int, int], ...]  # the longest times, each with the two rows; at most ``MAX_SLOWEST``
 
 
 class Dated(NamedTuple):
@@ -236,8 +240,10 @@ class Steps(NamedTuple):
     sender: str
     first: int  # index of the first delivery
     numbers: NDArray[np.int64]  # the first number of each step
+    lasts: NDArray[np.int64]  # its last number
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]  # when the first and the last message of each step are delivered
+    indices: NDArray[np.int64]  # index of the first delivery of each step
     latest: int  # the latest time of all these deliveries
 
 
@@ -278,5 +284,7 @@ class Slice:
     dated: list[Dated]
     dating: list[tuple[str, str]]  # (process, group) that send messages with deadlines
     differing: list[tuple[str, str, int, int]] | None = None  # the messages of which ``differs`` tells; None: too many
+    odd: list[str] = dataclasses.field(default_factory=list)  # where it is ``suspect``: processes with rows that may be malformed
+    unsteady: list[str] = dataclasses.field(default_factory=list)  # processes whose clock goes back, or is missing in some rows
     waits: Waits | None = None  # None: no row shows that the run states a time for ``progress``
     skeleton: pa.Table | None = None  # only where the slice travels alone

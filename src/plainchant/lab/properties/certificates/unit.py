@@ -28,6 +28,7 @@ from ..facts import COLUMNS
 from .agreed import BLOCK, Agreed, Blocks
 from .columns import Coded, Ints, Mask, Rows, small_type, stable_order, starts_of
 from .records import (
+    MAX_SLOWEST,
     NOWHERE,
     Dated,
     Delivered,
@@ -112,6 +113,7 @@ class Unit:
         self._groups = max(1, len(rows.group.values))
         self._senders = max(1, len(rows.sender.values))
         self._suspects: Mask = np.zeros(len(self.runs), np.bool_)
+        self._odd: Mask = np.zeros(len(self._begins), np.bool_)  # by history
         self._differing: Mask = np.zeros(len(self.runs), np.bool_)
         places = {name: code for code, name in enumerate(rows.process.values)}
         owners = [*(places.get(name, -1) for name in rows.sender.values), -1]
@@ -131,8 +133,9 @@ class Unit:
         self._choose_skeleton()
 
     def _suspect(self, where: Mask | Ints) -> None:
-        """Marks the runs of some rows."""
+        """Marks the runs and the histories of some rows."""
         self._suspects[self.rows.run.codes[where]] = True
+        self._odd[self._dense[where]] = True
 
     def _check_rows(self) -> None:
         rows, kinds = self.rows, self._kinds
@@ -418,6 +421,7 @@ class Unit:
         self._send_times()
         self._turn()
         self._deadlines()
+        self._unsteady = self._find_unsteady()
 
     @cached_property
     def _sizes(self) -> Ints:
@@ -450,8 +454,13 @@ class Unit:
         moments = [(true_time if is_known else None, time) for true_time, time, is_known in clocks]
         for first, last, count, most in zip(starts.tolist(), ends.tolist(), counts, longest, strict=True):
             at, to = int(where[first]), int(where[last])
+            slowest = first + np.argsort(-took[first : last + 1], kind="stable")[: min(count, MAX_SLOWEST)]
+            named = zip(took[slowest].tolist(), rows.index[where[slowest]].tolist(), strict=True)
+            after = rows.index[where[np.minimum(slowest + 1, last)]].tolist()
             spans = (int(rows.index[at]), moments[first], int(rows.index[to]), moments[last])
-            self._turns.setdefault(int(rows.run.codes[at]), []).append(Turns(*self._names(at), count, most, *spans))
+            longest_ones = tuple((*one, other) for one, other in zip(named, after, strict=True))
+            turns = Turns(*self._names(at), count, most, *spans, longest_ones)
+            self._turns.setdefault(int(rows.run.codes[at]), []).append(turns)
 
     def _deadlines(self) -> None:
         """Who sends with deadlines, and how deliveries stand to those that they bring themselves."""
@@ -478,6 +487,21 @@ class Unit:
         for at, count, most in zip(where[starts].tolist(), counts, latest, strict=True):
             sender = rows.sender.values[rows.sender.codes[at]]
             self._dated.setdefault(int(rows.run.codes[at]), []).append(Dated(*self._names(at), sender, count, most))
+
+    def _find_unsteady(self) -> dict[int, list[str]]:
+        """By run: the histories in which a clock goes back, or is there in some rows and not in others."""
+        rows, found = self.rows, dict[int, list[str]]()
+        inside = np.diff(self._dense) == 0
+        wrong = np.zeros(len(self._begins), np.bool_)
+        for name in ("time", "true_time"):
+            values, there = rows.ints(name)
+            back = inside & (np.diff(values) < 0)
+            if there is not None:
+                back = (back & there[1:] & there[:-1]) | (inside & (there[1:] != there[:-1]))
+            wrong[self._dense[1:][back]] = True
+        for history in np.flatnonzero(wrong).tolist():
+            found.setdefault(int(self._run_of[history]), []).append(rows.process.values[self._owner[history]])
+        return found
 
     def _send_times(self) -> None:
         """Per history: how many sends have a known duration, and the longest."""
@@ -534,7 +558,7 @@ class Unit:
         ranks: list[Ranked] | None = []
         if self._needs_ranks[run]:
             ranks = None if self._ranks.is_unfit[run] else self._ranks.ends.get(run, [])
-        extents = part(listed.extents, listed.histories, run)
+        extents, rows = part(listed.extents, listed.histories, run), self.rows
         places = self.skeleton_rows(run)
         return Slice(
             run=self.runs[run],
@@ -560,6 +584,8 @@ class Unit:
             turns=self._turns.get(run, []),
             dated=self._dated.get(run, []),
             dating=self._dating.get(run, []),
+            odd=[rows.process.values[self._owner[at]] for at in np.flatnonzero(self._odd & (self._run_of == run)).tolist()],
+            unsteady=self._unsteady.get(run, []),
             waits=self._waiting.of(run) if self._bounds.get(run, alone) else None,
             skeleton=self.skeleton.slice(places.start, len(places)) if alone else None,
         )

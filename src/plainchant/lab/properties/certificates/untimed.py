@@ -6,6 +6,7 @@ import dataclasses
 from typing import NamedTuple
 
 from ..facts import Moment
+from .evidence import Messages
 
 
 class Lacking(NamedTuple):
@@ -18,6 +19,7 @@ class Lacking(NamedTuple):
     high: int
     ended: Moment
     freed: tuple[Moment, ...]
+    is_clear: bool  # whether a few rows tell if it owes one of them that is not excused
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,3 +31,5 @@ class Untimed:
     cases: int  # cases that have been counted
     events: int = 0  # rows of the run
     is_held: bool = False  # whether the property is told of though it has no case
+    dated: tuple[tuple[str, str], ...] = ()  # (group, sender): deliveries are late by deadlines of their own
+    odd: tuple[Messages, ...] = ()  # messages about which rows are counted that are no cases

@@ -95,13 +95,14 @@ class Waiting:
         pauses = np.diff(times) > self._quanta[rows.run.codes[where[1:]]]
         starts = starts_of(changes, np.diff(numbers) != 1, pauses)
         ends = np.append(starts[1:], len(where)) - 1
-        first_numbers, begins, lasts = numbers[starts], times[starts], times[ends]
+        columns = (numbers[starts], numbers[ends], times[starts], times[ends], rows.index[where[starts]])
         heads = starts_of(changes)
         latest = np.maximum.reduceat(times, heads).tolist()
         edges = [*np.searchsorted(starts, heads).tolist(), len(starts)]
         for at, most, (low, high) in zip(where[heads].tolist(), latest, pairwise(edges), strict=True):
             process, group, sender = (coded.values[coded.codes[at]] for coded in (rows.process, rows.group, rows.sender))
-            numbers, begun, ended = (column[low:high] for column in (first_numbers, begins, lasts))
-            steps = Steps(process, group, sender, int(rows.index[at]), numbers, begun, ended, most)
+            first_numbers, lasts, begun, ended, indices = (column[low:high] for column in columns)
+            first = int(rows.index[at])
+            steps = Steps(process, group, sender, first, first_numbers, lasts, begun, ended, indices, most)
             found.setdefault(int(rows.run.codes[at]), []).append(steps)
         return found

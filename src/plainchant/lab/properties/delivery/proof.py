@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
 from ..certificates.ranges import Range, contains, overlap, size
+from ..certificates.wanted import Question, Wanted, about, joined
 from ..facts import History, View
 from ..order.proof import pairs
 from ..owing import drops, parted
+from . import reference
 
 
 def integrity(prover: Prover) -> int:
@@ -130,3 +132,12 @@ def unanimity(prover: Prover) -> int:
             if any(overlap(prover.set_of(q.name, group, sender), seq, seq) for q in prover.run.all):
                 raise Doubtful
     return cases
+
+
+def rejected(prover: Prover) -> Question:
+    """``reject`` rows are in the skeleton; deliveries of what they reject are wanted beside it."""
+    every = (((i.group, i.sender), i.low, i.high) for part in prover.evidence.slices for i in part.delivered)
+    delivered = joined(every)
+    named = {reject.message for p in prover.run.all for reject in p.rejects}
+    wanted = [message for message in named if overlap(delivered.get(message[:2], ()), message[2], message[2])]
+    return Question(Wanted(messages=about(wanted)), reference.unanimity)

@@ -30,7 +30,7 @@ from ..certificates.evidence import Doubtful, Evidence, Place
 from ..certificates.ranges import Range, missing
 from ..certificates.records import Sent
 from ..certificates.woven import Woven
-from ..facts import History, Run, View
+from ..facts import Event, History, Message, Run, View
 from ..owing import Owing
 
 _AT_ONCE = 1 << 20  # clock entries that are examined together
@@ -217,6 +217,15 @@ def _all_delivering(evidence: Evidence, places: Mapping[str, int]) -> dict[str, 
         bits = sum(1 << places[process] for process in processes & delivering)
         found.update(dict.fromkeys(processes, bits))
     return {process: found.get(process, 0) for process in places}
+
+
+class Wait(NamedTuple):
+    """A message that waited, as a place among ``Clocks``, and the last of the causes that the process delivered while it did."""
+
+    history: History
+    block: Event
+    message: int
+    cause: Message | None
 
 
 class Clocks:
@@ -426,10 +435,10 @@ class Clocks:
             last[part] = reached[known].max(axis=1)
         return at, last
 
-    def waited_for_a_cause(self) -> int:
-        """How many ``block`` rows there are about messages that were sent; Doubtful unless each of these messages has a cause
-        that is delivered later, and is delivered in the same moment as the last."""
-        cases = 0
+    def waits(self) -> tuple[int, list[Wait]]:
+        """How many ``block`` rows there are about messages that were sent; and those about messages that have no cause that is
+        delivered later, or are not delivered in the same moment as the last."""
+        cases, found = 0, list[Wait]()
         for place, history in enumerate(self._run.all):
             if not history.blocks:
                 continue
@@ -444,9 +453,36 @@ class Clocks:
                 if not 1 <= number <= len(told):
                     continue
                 cases += 1
-                delivery = number_of[told[number - 1]]
-                if delivery < 0 or not stops[block.index] <= last[delivery] < at[delivery]:
-                    raise Doubtful
-                if moments[last[delivery]] != moments[at[delivery]]:
-                    raise Doubtful
-        return cases
+                delivery, since = number_of[told[number - 1]], stops[block.index]
+                cause = last[delivery] if delivery >= 0 else self._last_cause_of(place, int(told[number - 1]))
+                if delivery >= 0 and since <= cause < at[delivery] and moments[cause] == moments[at[delivery]]:
+                    continue
+                named = self._named(int(self._delivered[place][1][np.searchsorted(at, cause)])) if cause >= since else None
+                found.append(Wait(history, block, int(told[number - 1]), named))
+        return cases, found
+
+    def _last_cause_of(self, place: int, message: int) -> int:
+        """Where in its strand a process delivers the last of the causes of a message that it does not deliver; -1: nowhere."""
+        at, messages = self._delivered[place]
+        owners = self._owner[messages]
+        number = messages - np.array(self._bases)[owners]
+        return int(at[number < self._clocks[message, owners]].max(initial=-1))
+
+    def _named(self, message: int) -> Message:
+        sender = self._names[self._owner[message]]
+        for (name, group), told in self._told.items():
+            number = int(np.searchsorted(told, message)) if name == sender else len(told)
+            if number < len(told) and told[number] == message:
+                return group, sender, number + 1
+        raise AssertionError("each message has a group")
+
+    def lacks_a_cause(self, wait: Wait) -> bool:
+        """Whether a process may owe a cause of a message, and does not deliver it."""
+        if wait.history.timing_fault:
+            return True  # nobody asks here what it lacks
+        for lacking in _lacking(self._evidence, wait.history):
+            sender = self._places[lacking.span.process]
+            first = self._told[lacking.span.process, lacking.span.group][lacking.low - 1]
+            if first < self._bases[sender] + self._clocks[wait.message, sender]:
+                return True
+        return False

@@ -13,13 +13,17 @@ raises no doubt if the views of the process, or one that both installed later, s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover, once
 from ..certificates.ranges import overlap, size
 from ..certificates.records import Delivered
+from ..certificates.wanted import Question, Wanted, about
 from ..certificates.woven import Woven
-from ..facts import History
+from ..facts import History, Message
+from ..report import Report
+from . import reference
 from .causes import Clocks, by_one_order
 from .one_sequence import OneSequence, merge
 from .sequences import Sequences
@@ -199,7 +203,32 @@ def prompt(prover: Prover) -> int:
         return 0
     if not prover.is_sound:
         raise Doubtful
-    return _clocks(prover).waited_for_a_cause()
+    cases, doubtful = _clocks(prover).waits()
+    if doubtful:
+        raise Doubtful
+    return cases
+
+
+def waiting(prover: Prover) -> Question:
+    """Of each message that waited without a cause, or on after the last of them, the rows about both are wanted. Clocks tell
+    which causes were missing; the rows, whether the time moved on."""
+    if prover.evidence.leads:
+        raise Doubtful
+    clocks = _clocks(prover)
+    cases, doubtful = clocks.waits()
+    if any(clocks.lacks_a_cause(wait) for wait in doubtful):
+        raise Doubtful
+    messages = {message for wait in doubtful for message in (wait.block.message, wait.cause) if message is not None}
+    waits = tuple((*wait.block.place, wait.cause) for wait in doubtful)
+    return Question(Wanted(messages=about(messages)), partial(_judge_waits, waits, cases))
+
+
+def _judge_waits(waits: tuple[tuple[str, int, Message | None], ...], cases: int, report: Report) -> None:
+    blocks = {block.place: block for history in report.run.all for block in history.blocks}
+    for process, index, cause in waits:
+        missing = [cause] if cause is not None else []
+        reference.judge_wait(report, report.run.histories[process], blocks[process, index], missing)
+    report.cases = cases
 
 
 @once

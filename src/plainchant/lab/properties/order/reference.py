@@ -316,6 +316,11 @@ def _waited_for_something(report: Report, history: History, causality: Causality
             is_missing = mine.index > block.index if mine is not None else report.owing.owes(history, message, block.index)
             if is_missing and message != block.message:
                 missing.append(message)
+    judge_wait(report, history, block, missing)
+
+
+def judge_wait(report: Report, history: History, block: Event, missing: Sequence[Message]) -> None:
+    """``prompt`` for one message that waited, given those of its predecessors that were missing."""
     delivery = history.first.get(block.message)
     if not missing:
         told = f"{history.name} lets {say(block.message)} wait although nothing that happened before it is missing"

@@ -8,7 +8,7 @@ Where something is late, or might be, the exact search decides (see ``proof``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from ...arrays import nullable
 from ..certificates.columns import Coded, Ints, Mask
+from ..certificates.evidence import Messages
 from ..certificates.untimed import Lacking, Untimed
 from ..facts import Moment
 
@@ -25,11 +26,20 @@ COLUMNS: Final = ("kind", "group", "sender", "seq", "deadline", "time", "true_ti
 BLOCK: Final = 4_096  # messages of a sender that Spark keeps together
 
 
+MAX_LATE: Final = 20_000  # messages that missed their deadline, if more are not named
+
+
 class Timed(NamedTuple):
-    """What some rows say: deliveries that their sender's deadline is for, and whether all was in time for certain."""
+    """What some rows say: deliveries that their sender's deadline is for, and the messages of which something is or might be late
+    (None: not all of them can be named)."""
 
     cases: int
-    in_time: bool
+    late: tuple[Messages, ...] | None
+
+    @property
+    def in_time(self) -> bool:
+        """Whether all was in time for certain."""
+        return self.late == ()
 
 
 def timed(rows: pa.Table, untimed: Untimed) -> Timed:
@@ -40,9 +50,14 @@ def timed(rows: pa.Table, untimed: Untimed) -> Timed:
     true_time, has_true = nullable(rows.column("true_time"))
     due, has_due = nullable(rows.column("deadline"))
     is_send = kind.equals("send")
-    cases, in_time = 0, True
-    for name in untimed.senders:
+    cases, late = 0, dict[Messages, None]()
+    is_clear = True
+    for name in dict.fromkeys((*untimed.senders, *untimed.dated)):
         mine = group.equals(name[0]) & sender.equals(name[1])
+        overdue = np.flatnonzero(mine & ~is_send & has_due & (time > due)) if name in untimed.dated else seq[:0]
+        late |= dict.fromkeys((*name, number, number) for number in seq[overdue[: MAX_LATE + 1]].tolist())
+        if name not in untimed.senders:
+            continue
         sends = np.flatnonzero(mine & is_send & has_due)
         sends = sends[np.argsort(seq[sends], kind="stable")]
         if not len(sends):
@@ -53,18 +68,30 @@ def timed(rows: pa.Table, untimed: Untimed) -> Timed:
         found[found] = seq[sends[places[found]]] == seq[delivers[found]]
         delivers, sent = delivers[found], sends[places[found]]
         both = has_true[delivers] & has_true[sent]
-        late = np.where(both, true_time[delivers] - true_time[sent], time[delivers] - time[sent]) > due[sent] - time[sent]
+        took = np.where(both, true_time[delivers] - true_time[sent], time[delivers] - time[sent])
         cases += len(delivers)
-        in_time = in_time and not late.any()
+        named = [seq[delivers[took > due[sent] - time[sent]]]]
         moments = _Dues(seq[sends], due[sends], time[sends], true_time[sends], has_true[sends])
-        in_time = in_time and all(moments.excuse(lacks) for lacks in untimed.lacking if (lacks.group, lacks.sender) == name)
-    return Timed(cases, in_time)
+        for lacks in untimed.lacking:
+            if (lacks.group, lacks.sender) == name:
+                owed = moments.owed(lacks)
+                is_clear = is_clear and (lacks.is_clear or not len(owed))
+                named.append(owed)
+        late |= dict.fromkeys((*name, number, number) for number in np.concatenate(named)[: MAX_LATE + 1].tolist())
+    return Timed(cases, tuple(late) if is_clear and len(late) <= MAX_LATE else None)
+
+
+def together(parts: Sequence[Timed]) -> Timed:
+    """What several parts of the rows say."""
+    late = [each for part in parts for each in part.late or ()]
+    is_known = all(part.late is not None for part in parts) and len(late) <= MAX_LATE
+    return Timed(sum(part.cases for part in parts), tuple(dict.fromkeys(late)) if is_known else None)
 
 
 def about(rows: pa.Table, untimed: Untimed) -> pa.Table:
     """The rows that may tell: sends and deliveries of messages of the senders concerned."""
     kind, sender = (rows.column(name).cast(pa.string()) for name in ("kind", "sender"))
-    senders = pa.array(sorted({sender for _, sender in untimed.senders}), pa.string())
+    senders = pa.array(sorted({sender for _, sender in (*untimed.senders, *untimed.dated)}), pa.string())
     kept = pc.and_(pc.is_in(kind, pa.array(["send", "deliver"])), pc.is_in(sender, senders))
     return rows.filter(kept).select(list(COLUMNS))
 
@@ -78,8 +105,8 @@ class _Dues(NamedTuple):
     true_time: Ints
     has_true: Mask
 
-    def excuse(self, lacks: Lacking) -> bool:
-        """Whether none of these messages can have been owed when its deadline came."""
+    def owed(self, lacks: Lacking) -> Ints:
+        """Which of these messages may have been owed when their deadline came."""
         here = slice(*np.searchsorted(self.seq, [lacks.low, lacks.high + 1]).tolist())
         by_true = self.has_true[here] & (lacks.ended[0] is not None)
         due = np.where(by_true, self.true_time[here] + self.due[here] - self.time[here], self.due[here])
@@ -87,7 +114,7 @@ class _Dues(NamedTuple):
         for moment in lacks.freed:
             known = ~by_true if moment[0] is None else np.ones(len(due), np.bool_)
             excused |= known & (_at(moment, by_true) <= due)
-        return bool(excused.all())
+        return self.seq[here][~excused]
 
 
 def _at(moment: Moment, by_true: Mask) -> Ints:

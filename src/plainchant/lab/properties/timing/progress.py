@@ -134,7 +134,7 @@ class Judge:
                 accepted, place = known
                 since = max(accepted, before)
                 if at - since > bound:
-                    self._wait(p, q, group, (since, at), bound, event.message, place, event.place)
+                    self.wait(p, q, group, (since, at), bound, event.message, place, event.place)
             before = at
 
     def _lacking(self, p: History, q: History, group: GroupId, handed: _Handed, bound: int, size: int | None) -> None:
@@ -160,7 +160,7 @@ class Judge:
             behind = True  # later ones wait for it, however short its own time has been
             if since < latest:
                 self._report.cases += 1
-                self._wait(p, q, group, (since, until), bound, send.message, place, seen)
+                self.wait(p, q, group, (since, until), bound, send.message, place, seen)
         if behind or not handed.untaken:
             return
         index = handed.untaken[0]
@@ -169,7 +169,7 @@ class Judge:
         since = max(self.at(p.rows[index]), max(times.values(), default=-FOREVER))
         if since < latest and not self._is_too_large(p.rows[index], size) and self.together(p, q, group, since, until):
             self._report.cases += 1
-            self._wait(p, q, group, (since, until), bound, None, (p.name, index), seen)
+            self.wait(p, q, group, (since, until), bound, None, (p.name, index), seen)
 
     def owed_until(self, p: History, q: History, group: GroupId, send: Event) -> int | None:
         """Up to when q may be asked for a message that it never delivers; None: it does not owe it."""
@@ -184,7 +184,7 @@ class Judge:
             return FOREVER if self._report.owing.owes(q, send.message) else None
         return FOREVER
 
-    def _wait(
+    def wait(
         self, p: History, q: History, group: GroupId, span: Stretch, bound: int, message: Message | None, *seen: Place
     ) -> None:
         """Judges how long q waits for a message of p (None: one that was never taken)."""

@@ -7,13 +7,14 @@ delivered: what ``deadline`` still has to see in the rows is described here and 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
 from ..certificates.ranges import missing
-from ..certificates.records import Dated
 from ..certificates.untimed import Lacking, Untimed
-from ..facts import History, Moment
+from ..certificates.wanted import distinct, repeated, unsent
+from ..facts import History, Moment, Run
 from .reference import bounds_stated, detections
 
 
@@ -22,46 +23,66 @@ def deadline(prover: Prover) -> int:
     ``untimed``: whether those who delivered them did so in time, and whether those who lack them, and had installed the view
     they were sent in, had ended, left or dropped the sender by then. Parting and installing are the same for all messages of
     one interval."""
+    return judge_deadlines(prover)
+
+
+def judge_deadlines(prover: Prover, *, in_doubt: bool = False) -> int:
+    """The proof of ``deadline``. ``in_doubt``: as far as the pass over the rows can tell more, nothing raises Doubtful."""
     evidence, run = prover.evidence, prover.run
     every = [dated for part in evidence.slices for dated in part.dated]
     if not every and not evidence.dating:
         return 0
-    prover.require_sets()
-    cases = sum(_dated(prover, dated) for dated in every)
+    if not in_doubt:
+        prover.require_sets()
+    dated = [each for each in every if not _is_crashed(run, each.sender)]
+    cases = sum(each.deliveries for each in dated)
+    late = {(each.group, each.sender) for each in dated if each.latest > 0}
+    odd = [*repeated(evidence), *(m for about in {(d.group, d.sender) for d in dated} for m in unsent(evidence, *about))]
+    if (late or odd) and not in_doubt:
+        raise Doubtful
     senders = [(process, group) for process, group in evidence.dating if not run.histories[process].crashed]
-    if senders:
+    if senders or in_doubt:
         lacking = tuple(lacks for place in senders for lacks in _lacking(prover, *place))
-        prover.untimed = Untimed(tuple((group, process) for process, group in senders), lacking, cases)
+        named = tuple((group, process) for process, group in senders)
+        prover.untimed = Untimed(named, lacking, cases, dated=tuple(sorted(late)), odd=tuple(sorted(odd)))
     return cases
 
 
-def _dated(prover: Prover, dated: Dated) -> int:
-    sender = prover.run.histories.get(dated.sender)
-    if sender is None or sender.crashed:
-        return 0
-    delivered = prover.set_of(dated.process, dated.group, dated.sender)
-    if dated.latest > 0 or delivered[-1][1] > prover.evidence.sent_up_to(dated.sender, dated.group):
-        raise Doubtful
-    return dated.deliveries
+def _is_crashed(run: Run, sender: str) -> bool:
+    return sender not in run.histories or run.histories[sender].crashed
 
 
 def _lacking(prover: Prover, sender: str, group: str) -> Iterable[Lacking]:
     """What processes that might owe it do not deliver of a sender's messages."""
-    run = prover.run
+    run, evidence = prover.run, prover.evidence
     for q in run.all:
-        mine = prover.set_of(q.name, group, sender)
-        for span in prover.evidence.sent[sender, group]:
+        mine = distinct(evidence, q.name, group, sender)
+        for span in evidence.sent[sender, group]:
             holes = missing(mine, span.low, span.high)
             if not holes:
                 continue
-            view = prover.evidence.view_at(sender, span.first)
+            view = evidence.view_at(sender, span.first)
             if view is not None:
                 if view in q.installed:
                     freed = _freed(prover, q, group, sender, q.installed[view])
                     ended = _moment(prover, q.last_row)
-                    yield from (Lacking(group, sender, low, high, ended, freed) for low, high in holes)
+                    # Otherwise, what q owes depends on what it knows of its sender through all messages.
+                    is_clear = run.histories[sender].first_view_without(group, q.name, span.first) is None
+                    is_clear = is_clear and _is_steady(prover, q)
+                    yield from (Lacking(group, sender, low, high, ended, freed, is_clear) for low, high in holes)
             elif q.views.get(group) if group in run.viewed else run.is_ever_member(q, group):
                 raise Doubtful
+
+
+def _is_steady(prover: Prover, q: History) -> bool:
+    """Whether a process's clocks never go back: then the last of a few rows before a deadline tells what the last of all does."""
+    if any(q.name in part.unsteady for part in prover.evidence.slices):
+        return False
+    moments = [_moment(prover, row) for row in q.rows.values()]
+    steps = list(pairwise(moments))
+    by_own = all(one[1] <= other[1] for one, other in steps)
+    known = [(one[0], other[0]) for one, other in steps]
+    return by_own and all((a is None) == (b is None) and (a is None or b is None or a <= b) for a, b in known)
 
 
 def _freed(prover: Prover, q: History, group: str, sender: str, since: int) -> tuple[Moment, ...]:

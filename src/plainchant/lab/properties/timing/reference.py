@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -21,7 +21,12 @@ def deadline(report: Report) -> None:
     Destinations are the processes that deliver the message, and those that owe it when the deadline comes. A ``deliver`` row with
     a deadline is judged on its own clock. Otherwise the deadline of the ``send`` row is carried over to the other process by the
     global clock, or, where there is none, taken as it is, as if clocks were synchronised."""
-    for message in sorted(report.run.sends):
+    in_time(report, sorted(report.run.sends))
+
+
+def in_time(report: Report, messages: Iterable[Message]) -> None:
+    """``deadline`` for some messages that were sent."""
+    for message in messages:
         sender = report.run.histories[message[1]]
         if sender.crashed:
             continue
@@ -117,6 +122,18 @@ def bounded(report: Report) -> None:
     leaves it, between them; by the global clock, or by its own where one of the two rows lacks that. *Detection* is
     :func:`detections`."""
     bounds = bounds_stated(report.run.bounds)
+    durations(report, bounds)
+    for history in report.run.all:
+        if bounds.accepted is not None and history.name not in report.run.untimely:
+            _since_accepted(report, history, bounds.accepted, bounds.size)
+        if bounds.rotation is not None:
+            for group, turns in history.turns.items():
+                rotations(report, history, group, turns, bounds.rotation)
+    detected(report, bounds)
+
+
+def durations(report: Report, bounds: Bounds) -> None:
+    """``bounded`` for the sends and deliveries of a run that tell their durations."""
     untimely = report.run.untimely
     for history in report.run.all:
         if bounds.send is not None and history.name not in untimely:
@@ -131,10 +148,10 @@ def bounded(report: Report) -> None:
                 ended, began = report.run.columns.true_time[delivery.row], report.run.columns.sent[delivery.row]
                 took = None if ended is None or began is None else ended - began
                 _within(report, delivery, took, bounds.deliver, "delivers")
-        if bounds.accepted is not None and history.name not in untimely:
-            _since_accepted(report, history, bounds.accepted, bounds.size)
-        if bounds.rotation is not None:
-            _rotations(report, history, bounds.rotation)
+
+
+def detected(report: Report, bounds: Bounds) -> None:
+    """``bounded`` for the detection of crashes."""
     if bounds.detection is not None:
         for detection in detections(report.run, bounds.detection):
             report.cases += 1
@@ -178,18 +195,18 @@ def _since_accepted(report: Report, sender: History, bound: int, size: int | Non
                     report.violation(f"{told}; the bound is {bound} ns", events=events, messages=[send.message])
 
 
-def _rotations(report: Report, history: History, bound: int) -> None:
+def rotations(report: Report, history: History, group: GroupId, turns: Sequence[int], bound: int) -> None:
+    """``bounded`` for ``token`` rows of a process in a group that follow each other."""
     columns = report.run.columns
-    for group, turns in history.turns.items():
-        for one, other in pairwise(turns):
-            if history.is_broken(group, one, other):
-                continue
-            moments = ((columns.true_time[row], columns.time[row]) for row in (history.rows[one], history.rows[other]))
-            took = between(*moments)
-            report.cases += 1
-            if took > bound:
-                told = f"the token of {group} takes {took} ns to come back to {history.name}; the bound is {bound} ns"
-                report.violation(told, events=[(history.name, one), (history.name, other)], group=group)
+    for one, other in pairwise(turns):
+        if history.is_broken(group, one, other):
+            continue
+        moments = ((columns.true_time[row], columns.time[row]) for row in (history.rows[one], history.rows[other]))
+        took = between(*moments)
+        report.cases += 1
+        if took > bound:
+            told = f"the token of {group} takes {took} ns to come back to {history.name}; the bound is {bound} ns"
+            report.violation(told, events=[(history.name, one), (history.name, other)], group=group)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
