@@ -29,6 +29,7 @@ from ..certificates.columns import Ints
 from ..certificates.evidence import Doubtful, Evidence, Place
 from ..certificates.ranges import Range, missing
 from ..certificates.records import Sent
+from ..certificates.wanted import distinct
 from ..certificates.woven import Woven
 from ..facts import Event, History, Message, Run, View
 from ..owing import Owing
@@ -62,6 +63,13 @@ def are_recorded(evidence: Evidence) -> bool:
     return evidence.sets is not None
 
 
+def _are_senders_known(evidence: Evidence) -> bool:
+    """Whether of every sender all is known that it sent; and nobody delivers an own message before sending it."""
+    histories = evidence.facts.histories
+    senders = {sender for by_sender in evidence.delivered.values() for sender in by_sender}
+    return not evidence.leads and all(sender in histories and not histories[sender].cut for sender in senders)
+
+
 class _Lacking(NamedTuple):
     """Messages ``low`` to ``high`` that a process does not deliver and may owe, sent in one view, or in none."""
 
@@ -72,12 +80,10 @@ class _Lacking(NamedTuple):
 
 
 def _lacking(evidence: Evidence, history: History) -> Iterator[_Lacking]:
-    run, sets = evidence.facts, evidence.sets
-    if sets is None:
-        raise Doubtful
+    run = evidence.facts
     owed = {group for group in run.groups if _can_owe(run, history, group)}
     for sender, group in sorted(evidence.sent, key=lambda place: place[1]):
-        ranges = sets.get((history.name, group), {}).get(sender, ())
+        ranges = distinct(evidence, history.name, group, sender)
         if group not in owed or ranges == ((1, evidence.sent_up_to(sender, group)),):
             continue
         for span in evidence.sent[sender, group]:
@@ -234,8 +240,9 @@ class Clocks:
 
     A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group."""
 
-    def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None) -> None:
-        if not are_recorded(evidence):
+    def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None, *, first: bool = False) -> None:
+        """``first``: of messages that are delivered several times, the first time counts; those that were never sent do not."""
+        if not (are_recorded(evidence) or (first and _are_senders_known(evidence))):
             raise Doubtful
         self._evidence = evidence
         self._run = evidence.facts
@@ -262,9 +269,15 @@ class Clocks:
 
     def _messages(self, name: str, only: str | None) -> tuple[Ints, Ints]:
         at, found = self._woven.numbered(name, only)
-        messages = np.empty(len(at), np.int64)
+        messages = np.full(len(at), -1, np.int64)
         for group, sender, numbers, places in found:
-            messages[places] = self._told[sender, group][numbers - 1]
+            told = self._told.get((sender, group), messages[:0])
+            was_sent = (numbers >= 1) & (numbers <= len(told))
+            messages[places[was_sent]] = told[numbers[was_sent] - 1]
+        if (messages < 0).any() or self._evidence.sets is None:
+            known, firsts = np.unique(messages, return_index=True)
+            firsts = np.sort(firsts[known >= 0])
+            at, messages = at[firsts], messages[firsts]
         return at, messages
 
     def _fill(self, sends: list[Ints]) -> None:

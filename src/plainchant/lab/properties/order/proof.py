@@ -24,7 +24,7 @@ from ..certificates.woven import Woven
 from ..facts import History, Message
 from ..report import Report
 from . import reference
-from .causes import Clocks, by_one_order
+from .causes import Clocks, are_recorded, by_one_order
 from .one_sequence import OneSequence, merge
 from .sequences import Sequences
 
@@ -214,7 +214,7 @@ def waiting(prover: Prover) -> Question:
     which causes were missing; the rows, whether the time moved on."""
     if prover.evidence.leads:
         raise Doubtful
-    clocks = _clocks(prover)
+    clocks = _clocks(prover) if are_recorded(prover.evidence) else Clocks(prover.evidence, _woven(prover), first=True)
     cases, doubtful = clocks.waits()
     if any(clocks.lacks_a_cause(wait) for wait in doubtful):
         raise Doubtful
