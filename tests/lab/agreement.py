@@ -68,7 +68,7 @@ def check_narrowed(table: pa.Table, rows: int, properties: Sequence[str] | None)
         found = judge_alone(run, slices, properties, narrow_from=0)
         before[run] = dataclasses.replace(found)
         if found.narrowed is not None:
-            found.settle_narrowed(own.filter(found.narrowed.is_about(own["sender"], own["seq"])))
+            found.settle_narrowed(own.filter(found.narrowed.is_about(own)))
         if found.is_open:
             look_closely(found, own, (), properties)
         settled.append(found)

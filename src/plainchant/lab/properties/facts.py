@@ -231,6 +231,7 @@ class Run:
         self.name = name
         self.columns = columns
         self.events = len(rows)
+        self.is_part = False  # rows about some messages are left out; numbers that are not here say nothing
         self.histories: dict[ProcessId, History] = {}
         self.sends: dict[Message, Event] = {}
         self.promises: list[str] | None = None

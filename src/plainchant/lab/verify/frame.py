@@ -292,7 +292,7 @@ def wanted_of(found: Found) -> list[dict[str, Any]]:
     messages = _messages(found.narrowed)
     per_sender = max(1, _RANGES // max(1, len(messages)))
     wanted = []
-    for sender, ranges in messages.items():
+    for (_, sender), ranges in messages.items():
         size = -(-len(ranges) // per_sender)  # neighbours are put together: rows between them are read for nothing
         for first in range(0, len(ranges), size):
             low, high = ranges[first][0], ranges[min(first + size, len(ranges)) - 1][1]
@@ -322,7 +322,7 @@ def decided(found: Found, rows: pa.Table, options: Options) -> Found:
 # --- what is needed of ``Narrowed`` -------------------------------------------------------------------------------------
 
 
-def _messages(narrowed: Narrowed) -> Mapping[str, Sequence[tuple[int, int]]]:
+def _messages(narrowed: Narrowed) -> Mapping[tuple[str, str], Sequence[tuple[int, int]]]:
     return narrowed.messages
 
 
@@ -331,4 +331,4 @@ def _names(narrowed: Narrowed) -> set[str]:
 
 
 def _is_about(narrowed: Narrowed, table: pa.Table) -> pa.ChunkedArray:
-    return narrowed.is_about(table.column("sender"), table.column("seq"))
+    return narrowed.is_about(table)

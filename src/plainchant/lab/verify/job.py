@@ -261,7 +261,7 @@ def _about(wanted: Mapping[str, Narrowed], piece: parts.Piece) -> Iterator[pa.Re
     for run, narrowed in here.items():
 
         def chosen(keys: pa.Table, run: str = run, narrowed: Narrowed = narrowed) -> pa.ChunkedArray | None:
-            about = narrowed.is_about(keys.column("sender"), keys.column("seq"))
+            about = narrowed.is_about(keys)
             kept = pc.and_(pc.equal(keys.column("run"), run), about)
             return kept if pc.any(kept).as_py() else None
 
@@ -443,7 +443,7 @@ def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Seque
     for run in found:
         run.tell_misplaced(options.large_rows)
         if run.narrowed is not None:
-            about = run.narrowed.is_about(table.column("sender"), table.column("seq"))
+            about = run.narrowed.is_about(table)
             about = pc.and_(about, pc.equal(table.column("run"), run.run))
             run.settle_narrowed(plain(table.filter(about)), options.most)
         if run.is_open:

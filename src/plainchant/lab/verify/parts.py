@@ -348,8 +348,8 @@ def read(piece: Piece, run: str | None = None, columns: Sequence[str] = COLUMNS)
 
 
 def rows_about(piece: Piece, span: tuple[int, int], chosen: Callable[[pa.Table], pa.ChunkedArray | None]) -> Iterator[pa.Table]:
-    """Some rows of a piece, chosen by their run, sender and number; row groups whose numbers all lie outside a span are not
-    read, and of the others only these three columns, unless there is a row to read."""
+    """Some rows of a piece, chosen by their run, group, sender and number; row groups whose numbers all lie outside a span are
+    not read, and of the others only these columns, unless there is a row to read."""
     filesystem, _ = filesystem_of(piece.path)
     with filesystem.open_input_file(piece.file) as source:
         metadata = pq.ParquetFile(source).metadata
@@ -359,7 +359,7 @@ def rows_about(piece: Piece, span: tuple[int, int], chosen: Callable[[pa.Table],
         if numbers is not None and numbers.has_min_max and (numbers.max < span[0] or span[1] < numbers.min):
             continue
         only = dataclasses.replace(piece, groups=(group,))
-        (keys,) = read(only, columns=("run", "sender", "seq"))
+        (keys,) = read(only, columns=("run", "group", "sender", "seq"))
         kept = chosen(keys)
         if kept is not None:
             (table,) = read(only)

@@ -125,6 +125,24 @@ class Evidence:
         return found
 
     @cached_property
+    def covered(self) -> dict[Place, dict[str, Ranges]]:
+        """What each process delivers of each sender, in whatever order and however often."""
+        if self.sets is not None:
+            return self.sets
+        found: dict[Place, dict[str, Ranges]] = {}
+        for place, by_sender in self.delivered.items():
+            mine = found[place] = {}
+            for sender, intervals in by_sender.items():
+                joined: list[Range] = []
+                for low, high in sorted((each.low, each.high) for each in intervals):
+                    if joined and low <= joined[-1][1] + 1:
+                        joined[-1] = joined[-1][0], max(high, joined[-1][1])
+                    else:
+                        joined.append((low, high))
+                mine[sender] = tuple(joined)
+        return found
+
+    @cached_property
     def ranges(self) -> dict[Place, dict[str, Range]] | None:
         """What each process delivers of each sender, as one range of numbers; None if a process delivers out of order, twice, or
         with a hole."""

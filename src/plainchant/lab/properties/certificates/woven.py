@@ -39,7 +39,7 @@ class Woven:
 
     def __init__(self, evidence: Evidence) -> None:
         self.groups: list[str] = evidence.facts.groups
-        self._sets = evidence.sets
+        self._intervals = evidence.delivered
         self._numbered: dict[tuple[str, str | None], tuple[Ints, list[Numbered]]] = {}
         known = dict.fromkeys(name for part in evidence.slices for name in part.senders)
         self.senders: list[str] = list(known)
@@ -99,13 +99,12 @@ class Woven:
         return Strand(np.concatenate([piece.groups for piece in pieces]), np.concatenate([piece.senders for piece in pieces]))
 
     def numbered(self, process: str, group: str | None = None) -> tuple[Ints, list[Numbered]]:
-        """Where in a strand its deliveries stand, and which messages they are; for runs with ``sets``."""
+        """Where in a strand its deliveries stand, and which messages they are."""
         if (process, group) not in self._numbered:
             self._numbered[process, group] = self._number(process, self.strand(process, group))
         return self._numbered[process, group]
 
     def _number(self, process: str, strand: Strand) -> tuple[Ints, list[Numbered]]:
-        assert self._sets is not None
         at = np.flatnonzero(strand.senders)
         if not len(at):
             return at, []
@@ -117,7 +116,7 @@ class Woven:
         found: list[Numbered] = []
         for key, first, last in zip(keys[starts].tolist(), starts.tolist(), [*starts[1:].tolist(), len(at)], strict=True):
             group, sender = self.groups[key // width], self.senders[key % width - 1]
-            ranges = [np.arange(low, high + 1) for low, high in self._sets[process, group][sender]]
+            ranges = [np.arange(each.low, each.high + 1) for each in self._intervals[process, group][sender]]
             numbers = ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
             found.append(Numbered(group, sender, numbers, order[first:last]))
         return at, found

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..certificates.columns import Ints
+from ..certificates.columns import Ints, Mask
 from ..certificates.evidence import Doubtful, Evidence, Place
 from ..certificates.ranges import Range, missing
 from ..certificates.records import Sent
@@ -33,6 +33,7 @@ from ..certificates.woven import Woven
 from ..facts import History, Run, View
 from ..owing import Owing
 
+_NONE = np.zeros(0, np.int64)
 _AT_ONCE = 1 << 20  # clock entries that are examined together
 
 
@@ -49,7 +50,7 @@ def by_one_order(evidence: Evidence, woven: Woven) -> int:
         own = woven.own_code(history.name)
         if not np.array_equal(sent, strand.groups[strand.senders == own] if own else sent[:0]):
             raise Doubtful
-        if next(_lacking(evidence, history), None) is not None:
+        if next(lacking_of(evidence, history), None) is not None:
             raise Doubtful
     return _Knowledge(evidence, woven).first_with_a_cause()
 
@@ -62,7 +63,7 @@ def are_recorded(evidence: Evidence) -> bool:
     return evidence.sets is not None
 
 
-class _Lacking(NamedTuple):
+class Lacking(NamedTuple):
     """Messages ``low`` to ``high`` that a process does not deliver and may owe, sent in one view, or in none."""
 
     span: Sent
@@ -71,19 +72,17 @@ class _Lacking(NamedTuple):
     high: int
 
 
-def _lacking(evidence: Evidence, history: History) -> Iterator[_Lacking]:
-    run, sets = evidence.facts, evidence.sets
-    if sets is None:
-        raise Doubtful
+def lacking_of(evidence: Evidence, history: History) -> Iterator[Lacking]:
+    run = evidence.facts
     owed = {group for group in run.groups if _can_owe(run, history, group)}
     for sender, group in sorted(evidence.sent, key=lambda place: place[1]):
-        ranges = sets.get((history.name, group), {}).get(sender, ())
+        ranges = evidence.covered.get((history.name, group), {}).get(sender, ())
         if group not in owed or ranges == ((1, evidence.sent_up_to(sender, group)),):
             continue
         for span in evidence.sent[sender, group]:
             view = evidence.view_at(sender, span.first)
             if view is None or view in history.installed:
-                yield from (_Lacking(span, view, *hole) for hole in missing(ranges, span.low, span.high))
+                yield from (Lacking(span, view, *hole) for hole in missing(ranges, span.low, span.high))
 
 
 def _can_owe(run: Run, history: History, group: str) -> bool:
@@ -220,58 +219,67 @@ def _all_delivering(evidence: Evidence, places: Mapping[str, int]) -> dict[str, 
 
 
 class Clocks:
-    """The vector clocks of a run's messages; Doubtful if they cannot be told from the certificates. With a group, of its messages
-    alone, as if there were no others.
+    """The vector clocks of a run's messages; Doubtful if messages each happened before the other. With a group, of its messages
+    alone, as if there were no others. Deliveries of what was never sent, and repeated ones, do not count.
 
     A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group."""
 
     def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None) -> None:
-        if not are_recorded(evidence):
-            raise Doubtful
         self._evidence = evidence
         self._run = evidence.facts
         self._woven = woven
-        self._group = group
+        self.group = group
+        self._kept: dict[str, Mask] = {}  # by process: which of its deliveries count
         self._names = [history.name for history in self._run.all]
         self._places = {name: place for place, name in enumerate(self._names)}
         strands = [woven.strand(name, group) for name in self._names]
-        self._counts = [int(np.count_nonzero(strand.senders == 0)) for strand in strands]
-        self._bases: list[int] = [0, *np.cumsum(self._counts).tolist()]
-        self._size = self._bases[-1]
-        self._told: dict[Place, Ints] = {}  # by sender and group: its messages, in the order of their numbers
-        for name, strand, base in zip(self._names, strands, self._bases, strict=False):
+        self.counts = [int(np.count_nonzero(strand.senders == 0)) for strand in strands]
+        self.bases: list[int] = [0, *np.cumsum(self.counts).tolist()]
+        self.size = self.bases[-1]
+        self.told: dict[Place, Ints] = {}  # by sender and group: its messages, in the order of their numbers
+        for name, strand, base in zip(self._names, strands, self.bases, strict=False):
             sent = strand.groups[strand.senders == 0]
             for place in np.unique(sent).tolist():
-                self._told[name, woven.groups[place]] = np.flatnonzero(sent == place) + base
-        self._owner: NDArray[np.int32] = np.repeat(np.arange(len(self._names), dtype=np.int32), self._counts)
-        self._delivered = [self._messages(name, group) for name in self._names]  # by process: places in its strand, messages
-        self._clocks: NDArray[np.int32] = np.zeros((self._size, len(self._names)), np.int32)
-        self._fill([np.flatnonzero(strand.senders == 0) for strand in strands])
+                self.told[name, woven.groups[place]] = np.flatnonzero(sent == place) + base
+        self.owner: NDArray[np.int32] = np.repeat(np.arange(len(self._names), dtype=np.int32), self.counts)
+        self.delivered = [self._messages(name, group) for name in self._names]  # by process: places in its strand, messages
+        self._clocks: NDArray[np.int32] = np.zeros((self.size, len(self._names)), np.int32)
+        self.sends = [np.flatnonzero(strand.senders == 0) for strand in strands]  # by process: places in its strand
+        self._fill(self.sends)
         self._last: dict[int, tuple[Ints, Ints]] = {}
         self._since: dict[Place, Ints] = {}
         self._delivered_in: dict[Place, Ints] = {}
 
     def _messages(self, name: str, only: str | None) -> tuple[Ints, Ints]:
         at, found = self._woven.numbered(name, only)
-        messages = np.empty(len(at), np.int64)
+        messages = np.full(len(at), -1, np.int64)
         for group, sender, numbers, places in found:
-            messages[places] = self._told[sender, group][numbers - 1]
-        return at, messages
+            told = self.told.get((sender, group), _NONE)
+            is_told = (numbers >= 1) & (numbers <= len(told))
+            messages[places[is_told]] = told[numbers[is_told] - 1]
+        kept = messages >= 0
+        if self._evidence.sets is None:
+            firsts = np.unique(messages, return_index=True)[1]
+            is_first = np.zeros(len(at), np.bool_)
+            is_first[firsts] = True
+            kept &= is_first
+        self._kept[name] = kept
+        return at[kept], messages[kept]
 
     def _fill(self, sends: list[Ints]) -> None:
         """Makes the clocks, following each process as far as the messages that it delivers have theirs."""
         needs = [self._needs(place, at) for place, at in enumerate(sends)]
-        clocks, owner = self._clocks, self._owner.tolist()
-        upto = self._bases[:-1]
+        clocks, owner = self._clocks, self.owner.tolist()
+        upto = self.bases[:-1]
         waiting: dict[int, list[int]] = {}
         work = list(range(len(self._names)))
         while work:
             place = work.pop()
             messages, listed, bounds = needs[place]
-            end = self._bases[place + 1]
+            end = self.bases[place + 1]
             while upto[place] < end:
                 message = upto[place]
-                number = message - self._bases[place]
+                number = message - self.bases[place]
                 a, b = bounds[number], bounds[number + 1]
                 missing = next((other for other in listed[a:b] if other >= upto[owner[other]]), None)
                 if missing is not None:
@@ -288,21 +296,21 @@ class Clocks:
                 upto[place] = message + 1
                 if message in waiting:
                     work += waiting.pop(message)
-        if upto != self._bases[1:]:
+        if upto != self.bases[1:]:
             raise Doubtful  # messages that each happened before the other
 
     def _needs(self, place: int, sends: Ints) -> tuple[Ints, list[int], list[int]]:
         """What a process delivers before each of its sends and after the one before: of each sender the last. And where in that
         list the part for each send begins."""
-        at, messages = self._delivered[place]
+        at, messages = self.delivered[place]
         segment = np.searchsorted(sends, at)
-        kept = (segment < len(sends)) & (self._owner[messages] != place)
+        kept = (segment < len(sends)) & (self.owner[messages] != place)
         segment, messages = segment[kept], messages[kept]
-        keys = (segment * len(self._names) + self._owner[messages]) * self._size + messages
+        keys = (segment * len(self._names) + self.owner[messages]) * self.size + messages
         keys.sort()
-        of_sender = keys // max(1, self._size)
+        of_sender = keys // max(1, self.size)
         last = np.append(of_sender[1:] != of_sender[:-1], True)[: len(keys)]
-        chosen = keys[last] % max(1, self._size)
+        chosen = keys[last] % max(1, self.size)
         bounds = np.searchsorted(of_sender[last] // len(self._names), np.arange(len(sends) + 1))
         return chosen, chosen.tolist(), bounds.tolist()
 
@@ -313,12 +321,12 @@ class Clocks:
         alone = len(self._run.groups) == 1
         by_group: dict[str, Clocks] = {}
         for place, history in enumerate(self._run.all):
-            at, last = self._last_causes(place)
+            at, last = self.last_causes(place)
             if (last >= at).any():
                 raise Doubtful
             cases += int(np.count_nonzero(last >= 0))
-            for lacking in _lacking(self._evidence, history):
-                count = self._reached(place, lacking)
+            for lacking in lacking_of(self._evidence, history):
+                count = self.reached(place, lacking)
                 if not count:
                     continue  # what is not reached through all groups is not through one
                 if lacking.view is None:
@@ -338,14 +346,14 @@ class Clocks:
                     cases += count
         return cases
 
-    def _reached(self, place: int, lacking: _Lacking) -> int:
+    def reached(self, place: int, lacking: Lacking) -> int:
         """How many of some messages that a process lacks happened before anything that it delivers."""
         sender = self._places[lacking.span.process]
-        known = self._clocks[self._delivered[place][1], sender].max(initial=0)
-        told = self._told[lacking.span.process, lacking.span.group][lacking.low - 1 : lacking.high]
-        return int(np.count_nonzero(told < self._bases[sender] + known))
+        known = self._clocks[self.delivered[place][1], sender].max(initial=0)
+        told = self.told[lacking.span.process, lacking.span.group][lacking.low - 1 : lacking.high]
+        return int(np.count_nonzero(told < self.bases[sender] + known))
 
-    def _missed(self, history: History, lacking: _Lacking, owing: Owing) -> tuple[int, int, bool]:
+    def _missed(self, history: History, lacking: Lacking, owing: Owing) -> tuple[int, int, bool]:
         """How many of some messages, that a process lacks, of a view that it installed, happened before something that it
         delivers since in their group, through that group alone: at least and at most; and whether it had parted from their sender
         by the first of these deliveries. From then on it owes none of them.
@@ -354,40 +362,42 @@ class Clocks:
         place, sender, view = history.place, self._places[lacking.span.process], lacking.view
         assert view is not None
         group = lacking.span.group
-        since = self._segments(history.name, group)
+        since = self.segments(history.name, group)
         later = since > history.installed[view]
-        messages = self._followers(place, group)[later]
-        told = self._told[lacking.span.process, group][lacking.low - 1 : lacking.high]
+        messages = self.followers(place, group)[later]
+        told = self.told[lacking.span.process, group][lacking.low - 1 : lacking.high]
         reached = np.maximum.accumulate(self._clocks[messages, sender])
-        first = np.searchsorted(reached, told - self._bases[sender] + 1)
+        first = np.searchsorted(reached, told - self.bases[sender] + 1)
         most = int(np.count_nonzero(first < len(reached)))
         if not most:
             return 0, 0, True
-        own = messages[self._owner[messages] == sender].max(initial=-1)
+        own = messages[self.owner[messages] == sender].max(initial=-1)
         at = int(since[later][first[0]])
         has_parted = owing.have_parted(history, lacking.span.process, view, lacking.span.first, at)
         return int(np.count_nonzero(told < own)), most, has_parted
 
-    def _followers(self, place: int, group: str) -> Ints:
+    def followers(self, place: int, group: str) -> Ints:
         """What a process delivers of a group, in order."""
         key = self._names[place], group
         if key not in self._delivered_in:
-            at, messages = self._delivered[place]
+            at, messages = self.delivered[place]
             code = self._woven.groups.index(group)
-            self._delivered_in[key] = messages[self._woven.strand(key[0], self._group).groups[at] == code]
+            self._delivered_in[key] = messages[self._woven.strand(key[0], self.group).groups[at] == code]
         return self._delivered_in[key]
 
-    def _segments(self, process: str, group: str) -> Ints:
+    def segments(self, process: str, group: str) -> Ints:
         """For each delivery of a process in a group, the index of a row from which up to it the process installs no view of the
         group and leaves none."""
         if (process, group) not in self._since:
             tapes = [tape for part in self._evidence.slices for tape in part.tapes if tape[:2] == (process, group)]
             tapes.sort(key=lambda tape: tape.first)
             parts = [np.full(np.count_nonzero(tape.codes), tape.first, np.int64) for tape in tapes]
-            self._since[process, group] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+            at, _ = self._woven.numbered(process, self.group)
+            of_group = self._woven.strand(process, self.group).groups[at] == self._woven.groups.index(group)
+            self._since[process, group] = np.concatenate(parts)[self._kept[process][of_group]] if parts else _NONE
         return self._since[process, group]
 
-    def _last_causes(self, place: int) -> tuple[Ints, Ints]:
+    def last_causes(self, place: int) -> tuple[Ints, Ints]:
         """Where in its strand a process delivers each message, and where the last of the causes of that message; -1 if it
         delivers none."""
         if place not in self._last:
@@ -395,18 +405,18 @@ class Clocks:
         return self._last[place]
 
     def _find_last_causes(self, place: int) -> tuple[Ints, Ints]:
-        at, messages = self._delivered[place]
-        where = np.full(self._size, -1, np.int64)
+        at, messages = self.delivered[place]
+        where = np.full(self.size, -1, np.int64)
         where[messages] = at
-        owners = self._owner[messages]
+        owners = self.owner[messages]
         columns = np.unique(owners)
         parts: list[Ints] = []
         for column in columns.tolist():
-            own = np.maximum.accumulate(where[self._bases[column] : self._bases[column + 1]])
+            own = np.maximum.accumulate(where[self.bases[column] : self.bases[column + 1]])
             parts += [np.array([-1]), own]
         reached = np.concatenate(parts) if parts else np.zeros(0, np.int64)
         """Per sender and number: where the last of its messages up to that number is delivered."""
-        offsets = np.cumsum([0, *(self._counts[column] + 1 for column in columns.tolist())])[:-1]
+        offsets = np.cumsum([0, *(self.counts[column] + 1 for column in columns.tolist())])[:-1]
         own_column = np.searchsorted(columns, owners)
         last = np.empty(len(at), np.int64)
         step = max(1, _AT_ONCE // max(1, len(columns)))
@@ -417,6 +427,27 @@ class Clocks:
             last[part] = reached[known].max(axis=1)
         return at, last
 
+    def place_of(self, process: str) -> int:
+        """The column of a process's messages."""
+        return self._places[process]
+
+    def first_with(self, messages: Ints, sender: int, numbers: Ints) -> Ints:
+        """Where in a history's deliveries the first stands that has each of some messages of a sender in its past, or is it; the
+        length of the history where none has."""
+        reached = np.maximum.accumulate(self._clocks[messages, sender])
+        return np.searchsorted(reached, numbers)
+
+    def known(self, messages: Ints, sender: int) -> int:
+        """How many messages of a sender are in the past of some messages."""
+        return int(self._clocks[messages, sender].max(initial=0))
+
+    def first_known(self, message: int, sender: int, number: int) -> int:
+        """By which delivery the sender of a message first knew of another message, before it sent that one."""
+        place = int(self.owner[message])
+        at, messages = self.delivered[place]
+        before = messages[: int(np.searchsorted(at, self.sends[place][message - self.bases[place]]))]
+        return int(before[np.flatnonzero(self._clocks[before, sender] >= number)[0]])
+
     def waited_for_a_cause(self) -> int:
         """How many ``block`` rows there are about messages that were sent; Doubtful unless each of these messages has a cause
         that is delivered later, and is delivered in the same moment as the last."""
@@ -425,13 +456,13 @@ class Clocks:
             if not history.blocks:
                 continue
             stops = self._woven.stops(history.name)
-            at, last = self._last_causes(place)
-            number_of = np.full(self._size, -1, np.int64)
-            number_of[self._delivered[place][1]] = np.arange(len(at))
+            at, last = self.last_causes(place)
+            number_of = np.full(self.size, -1, np.int64)
+            number_of[self.delivered[place][1]] = np.arange(len(at))
             moments = np.cumsum(self._woven.moved(history.name))
             for block in history.blocks:
                 group, sender, number = block.message
-                told = self._told.get((sender, group), ())
+                told = self.told.get((sender, group), ())
                 if not 1 <= number <= len(told):
                     continue
                 cases += 1

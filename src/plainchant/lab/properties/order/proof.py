@@ -20,7 +20,7 @@ from ..certificates.ranges import overlap, size
 from ..certificates.records import Delivered
 from ..certificates.woven import Woven
 from ..facts import History
-from .causes import Clocks, by_one_order
+from .causes import Clocks, are_recorded, by_one_order
 from .one_sequence import OneSequence, merge
 from .sequences import Sequences
 
@@ -59,7 +59,7 @@ def _holes(prover: Prover, history: History, group: str, sender: str, intervals:
             if view in history.installed:
                 came_later = history.installed[view] > interval.first
                 if came_later or not prover.owing.have_parted(history, sender, view, span.first, interval.first):
-                    raise Doubtful
+                    prover.doubt(group, sender, [(max(delivered + 1, span.low), min(interval.low - 1, span.high))])
                 cases += common
         delivered = interval.high
     return cases
@@ -221,4 +221,6 @@ def _sequences(prover: Prover) -> Sequences:
 @once
 def _clocks(prover: Prover) -> Clocks:
     prover.require_time()
+    if not are_recorded(prover.evidence):
+        raise Doubtful
     return Clocks(prover.evidence, _woven(prover))

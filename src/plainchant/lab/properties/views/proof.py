@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
-from ..certificates.ranges import Ranges, overlap
+from ..certificates.ranges import Ranges, difference, overlap
 from ..facts import View
 
 
@@ -30,8 +30,11 @@ def view_atomicity(prover: Prover) -> int:
                     continue
                 delivered = mine.get(one.view, {})
                 cases += (one.view, other.view) in between
-                if between.setdefault((one.view, other.view), delivered) != delivered:
-                    raise Doubtful
+                first = between.setdefault((one.view, other.view), delivered)
+                if first != delivered:
+                    for sender in sorted(first.keys() | delivered.keys()):
+                        mine_of, theirs = delivered.get(sender, ()), first.get(sender, ())
+                        prover.doubt(group, sender, difference(mine_of, theirs) + difference(theirs, mine_of))
     return cases
 
 
@@ -48,7 +51,7 @@ def sender_in_view(prover: Prover) -> int:
                 if view is not None and sender in view.members:
                     cases += interval.high - interval.low + 1
                 elif view is not None and is_member:
-                    raise Doubtful
+                    prover.doubt(group, sender, [(interval.low, interval.high)])
     return cases
 
 
@@ -68,6 +71,6 @@ def same_view(prover: Prover) -> int:
                     if sent_in is None:
                         continue
                     if sent_in is not view:
-                        raise Doubtful
+                        prover.doubt(group, sender, [(max(interval.low, span.low), min(interval.high, span.high))])
                     cases += common
     return cases
