@@ -102,6 +102,8 @@ def _judge(evidence: Evidence, properties: Sequence[str] | None, most: int | Non
         found.warnings = warnings_of(facts)
         found.unresolved = tuple(proof.unresolved)
         found.untimed = proof.untimed
+    if few is not None and not few.messages:  # no row is needed
+        found.settle_narrowed(few.skeleton.slice(0, 0), most)
     return found
 
 

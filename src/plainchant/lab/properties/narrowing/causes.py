@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 
 from ..certificates.columns import Ints
-from ..certificates.evidence import Doubtful, Evidence
+from ..certificates.evidence import Doubtful
 from ..certificates.woven import Woven
 from ..facts import History
-from ..order.causes import Clocks, Lacking, lacking_of
+from ..order.causes import Clocks, Lacking, can_owe, lacking_of
 from ..owing import Owing
 from .doubts import Doubts
 from .strands import Strands
@@ -32,12 +32,10 @@ class Causes:
     def __init__(self, strands: Strands, doubts: Doubts, woven: Woven, *, until_end: bool) -> None:
         evidence = self._evidence = strands.evidence
         run = evidence.facts
-        if evidence.leads or not all(_is_told(evidence, *key) for key in strands.odd):
-            raise Doubtful
         self._strands, self._doubts, self._woven = strands, doubts, woven
         self._owing = Owing(run)
         self._chains = 0
-        self._clocks: dict[str | None, Clocks] = {None: Clocks(evidence, woven)}
+        self._clocks: dict[str | None, Clocks] = {None: Clocks(evidence, woven, settle=True)}
         self._names: dict[str | None, Ints] = {}
         self.cases = 0  # but for what the reference check does not count at the end because it was blamed before
         for place, history in enumerate(run.all):
@@ -45,6 +43,7 @@ class Causes:
             self.cases += int(np.count_nonzero(last >= 0))
             if (last >= at).any():
                 self._come_late(place)
+            self._lack_unrecorded(history)
             for lacking in lacking_of(evidence, history):
                 self._misses(history, lacking, until_end=until_end and history.end)
 
@@ -52,7 +51,7 @@ class Causes:
         if len(self._strands.groups) == 1:
             return self._clocks[None]
         if group not in self._clocks:
-            self._clocks[group] = Clocks(self._evidence, self._woven, group)
+            self._clocks[group] = Clocks(self._evidence, self._woven, group, settle=True)
         return self._clocks[group]
 
     def _doubt(self, clocks: Clocks, messages: list[int]) -> None:
@@ -62,6 +61,8 @@ class Causes:
             names = self._names[clocks.group] = np.zeros(clocks.size, np.int64)
             for (sender, group), told in clocks.told.items():
                 names[told] = self._strands.of((group, sender), np.arange(1, len(told) + 1))
+            for number, (key, numbers) in enumerate(clocks.unrecorded.items(), len(self._strands.all)):
+                names[clocks.bases[number] : clocks.bases[number + 1]] = self._strands.of(key, numbers)
         self._doubts.add(names[messages])
 
     def _come_late(self, place: int) -> None:
@@ -85,8 +86,20 @@ class Causes:
         found = [cause, effect]
         while effect != cause and clocks.owner[effect] != sender:
             effect = clocks.first_known(effect, sender, number)
+            if effect in found[1:]:  # each of these knew of it by another one
+                found += clocks.path(sender, number, effect)
+                break
             found.append(effect)
         self._doubt(clocks, found)
+
+    def _lack_unrecorded(self, history: History) -> None:
+        """Doubtful if a process may owe what is not recorded: whether it does depends on those who deliver it."""
+        everything = self._clocks[None]
+        _, messages = everything.delivered[history.place]
+        for place, (group, _) in enumerate(everything.unrecorded, len(self._strands.all)):
+            mine = np.arange(everything.bases[place], everything.bases[place] + everything.known(messages, place))
+            if can_owe(self._evidence.facts, history, group) and not np.isin(mine, messages).all():
+                raise Doubtful
 
     def _misses(self, history: History, lacking: Lacking, *, until_end: bool) -> None:
         """What a process lacks and may owe: what follows from each, and whether it had parted from the sender by then."""
@@ -147,9 +160,3 @@ class Causes:
         for number, follower in zip(numbers.tolist(), first.tolist(), strict=True):
             if follower < len(messages):
                 self._chain(clocks, sender, number, int(messages[follower]))
-
-
-def _is_told(evidence: Evidence, group: str, sender: str) -> bool:
-    """Whether what a sender did is known to its end: what it did not send then was never sent, and is no cause."""
-    history = evidence.facts.histories.get(sender)
-    return history is not None and not history.cut

@@ -120,7 +120,8 @@ class Remainder:
             for mine, theirs in zip(run.all, facts.all, strict=True):
                 if (mine.crashed, mine.cut, mine.end, mine.left) != (theirs.crashed, theirs.cut, theirs.end, theirs.left):
                     raise Doubtful
-        for group in set(facts.groups) - facts.viewed - facts.joined:  # who delivers is a member
+        for group in {each.group for each in (*certificates["delivered"], *certificates["sent"])} - facts.viewed - facts.joined:
+            # who delivers is a member
             if [left.is_ever_member(h, group) for h in left.all] != [facts.is_ever_member(h, group) for h in facts.all]:
                 raise Doubtful
         return Evidence(left, [Slice(run=facts.name, **certificates)])

@@ -34,6 +34,8 @@ from ..facts import History, Run, View
 from ..owing import Owing
 
 _NONE = np.zeros(0, np.int64)
+_PASSES = 10  # after which clocks that grow together are left to the search
+_MAX_EARLY = 1_000  # messages that are known before they are sent
 _AT_ONCE = 1 << 20  # clock entries that are examined together
 
 
@@ -63,6 +65,15 @@ def are_recorded(evidence: Evidence) -> bool:
     return evidence.sets is not None
 
 
+def _outside(numbers: Range, sent: int) -> Iterator[Range]:
+    """The part of a range below 1, and the part beyond what was sent."""
+    low, high = numbers
+    if low < 1:
+        yield low, min(high, 0)
+    if high > sent:
+        yield max(low, sent + 1), high
+
+
 class Lacking(NamedTuple):
     """Messages ``low`` to ``high`` that a process does not deliver and may owe, sent in one view, or in none."""
 
@@ -74,7 +85,7 @@ class Lacking(NamedTuple):
 
 def lacking_of(evidence: Evidence, history: History) -> Iterator[Lacking]:
     run = evidence.facts
-    owed = {group for group in run.groups if _can_owe(run, history, group)}
+    owed = {group for group in run.groups if can_owe(run, history, group)}
     for sender, group in sorted(evidence.sent, key=lambda place: place[1]):
         ranges = evidence.covered.get((history.name, group), {}).get(sender, ())
         if group not in owed or ranges == ((1, evidence.sent_up_to(sender, group)),):
@@ -85,7 +96,7 @@ def lacking_of(evidence: Evidence, history: History) -> Iterator[Lacking]:
                 yield from (Lacking(span, view, *hole) for hole in missing(ranges, span.low, span.high))
 
 
-def _can_owe(run: Run, history: History, group: str) -> bool:
+def can_owe(run: Run, history: History, group: str) -> bool:
     """Whether a process can come to owe a message of a group at all."""
     if history.timing_fault:
         return False
@@ -222,9 +233,12 @@ class Clocks:
     """The vector clocks of a run's messages; Doubtful if messages each happened before the other. With a group, of its messages
     alone, as if there were no others. Deliveries of what was never sent, and repeated ones, do not count.
 
-    A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group."""
+    A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group. What
+    has no ``send`` in the trace, because its sender is not observed or was cut, has places after those of all processes, by group
+    and sender (``causality`` says why)."""
 
-    def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None) -> None:
+    def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None, *, settle: bool = False) -> None:
+        """``settle``: where messages are delivered before they are sent, let clocks grow until none changes."""
         self._evidence = evidence
         self._run = evidence.facts
         self._woven = woven
@@ -234,6 +248,8 @@ class Clocks:
         self._places = {name: place for place, name in enumerate(self._names)}
         strands = [woven.strand(name, group) for name in self._names]
         self.counts = [int(np.count_nonzero(strand.senders == 0)) for strand in strands]
+        self.unrecorded = self._unrecorded(group)
+        self.counts += [len(numbers) for numbers in self.unrecorded.values()]
         self.bases: list[int] = [0, *np.cumsum(self.counts).tolist()]
         self.size = self.bases[-1]
         self.told: dict[Place, Ints] = {}  # by sender and group: its messages, in the order of their numbers
@@ -241,14 +257,38 @@ class Clocks:
             sent = strand.groups[strand.senders == 0]
             for place in np.unique(sent).tolist():
                 self.told[name, woven.groups[place]] = np.flatnonzero(sent == place) + base
-        self.owner: NDArray[np.int32] = np.repeat(np.arange(len(self._names), dtype=np.int32), self.counts)
+        self.owner: NDArray[np.int32] = np.repeat(np.arange(len(self.counts), dtype=np.int32), self.counts)
         self.delivered = [self._messages(name, group) for name in self._names]  # by process: places in its strand, messages
-        self._clocks: NDArray[np.int32] = np.zeros((self.size, len(self._names)), np.int32)
         self.sends = [np.flatnonzero(strand.senders == 0) for strand in strands]  # by process: places in its strand
-        self._fill(self.sends)
+        self._add_unrecorded()
+        self._clocks: NDArray[np.int32] = np.zeros((self.size, len(self.counts)), np.int32)
+        self._fill(settle=settle)
         self._last: dict[int, tuple[Ints, Ints]] = {}
         self._since: dict[Place, Ints] = {}
         self._delivered_in: dict[Place, Ints] = {}
+
+    def _unrecorded(self, only: str | None) -> dict[Place, Ints]:
+        """By group and sender: the numbers of what is delivered and has no ``send``, of senders that may have sent it."""
+        found: dict[Place, set[int]] = {}
+        for (_, group), by_sender in self._evidence.covered.items():
+            for sender, ranges in by_sender.items() if only in (None, group) else ():
+                history = self._run.histories.get(sender)
+                sent = self._evidence.sent_up_to(sender, group)
+                if (history is None or history.cut) and (ranges[0][0] < 1 or ranges[-1][1] > sent):
+                    beyond = (range(low, high + 1) for each in ranges for low, high in _outside(each, sent))
+                    found.setdefault((group, sender), set()).update(*beyond)
+        return {key: np.array(sorted(found[key])) for key in sorted(found)}
+
+    def _add_unrecorded(self) -> None:
+        """What a cut sender did before its last row comes before what is not recorded of it."""
+        for _, sender in self.unrecorded:
+            before = _NONE
+            if sender in self._places:
+                place = self._places[sender]
+                before = np.concatenate([self.delivered[place][1], np.arange(self.bases[place], self.bases[place + 1])])
+            number = len(self.delivered)
+            self.delivered.append((np.arange(len(before)), before))
+            self.sends.append(len(before) + np.arange(self.counts[number]))
 
     def _messages(self, name: str, only: str | None) -> tuple[Ints, Ints]:
         at, found = self._woven.numbered(name, only)
@@ -257,6 +297,10 @@ class Clocks:
             told = self.told.get((sender, group), _NONE)
             is_told = (numbers >= 1) & (numbers <= len(told))
             messages[places[is_told]] = told[numbers[is_told] - 1]
+            if (group, sender) in self.unrecorded:
+                place = len(self._names) + list(self.unrecorded).index((group, sender))
+                found_at = np.searchsorted(self.unrecorded[group, sender], numbers[~is_told])
+                messages[places[~is_told]] = self.bases[place] + found_at
         kept = messages >= 0
         if self._evidence.sets is None:
             firsts = np.unique(messages, return_index=True)[1]
@@ -266,14 +310,31 @@ class Clocks:
         self._kept[name] = kept
         return at[kept], messages[kept]
 
-    def _fill(self, sends: list[Ints]) -> None:
-        """Makes the clocks, following each process as far as the messages that it delivers have theirs."""
-        needs = [self._needs(place, at) for place, at in enumerate(sends)]
+    def _fill(self, *, settle: bool) -> None:
+        """Makes the clocks. Messages that each happened before the other have clocks that grow together."""
+        needs = [self._needs(place, settle=settle) for place in range(len(self.counts))]
+        early: set[int] = set()  # messages that are known before they are sent
+        for _ in range(_PASSES):
+            before = self._clocks[sorted(early)]
+            known = len(early)
+            self._pass(needs, early, settle=settle)
+            if len(early) == known and np.array_equal(self._clocks[sorted(early)], before):
+                return
+        raise Doubtful
+
+    def _pass(self, needs: list[tuple[Ints, list[int], list[int]]], early: set[int], *, settle: bool) -> None:
+        """Follows each process as far as the messages that it delivers have their clocks, and on if it has to."""
         clocks, owner = self._clocks, self.owner.tolist()
         upto = self.bases[:-1]
         waiting: dict[int, list[int]] = {}
-        work = list(range(len(self._names)))
-        while work:
+        work = list(range(len(self.counts)))
+        while work or waiting:
+            if not work:
+                if not settle or len(early) > _MAX_EARLY:
+                    raise Doubtful
+                message = min(waiting)
+                early.add(message)
+                work = waiting.pop(message)
             place = work.pop()
             messages, listed, bounds = needs[place]
             end = self.bases[place + 1]
@@ -281,7 +342,7 @@ class Clocks:
                 message = upto[place]
                 number = message - self.bases[place]
                 a, b = bounds[number], bounds[number + 1]
-                missing = next((other for other in listed[a:b] if other >= upto[owner[other]]), None)
+                missing = next((other for other in listed[a:b] if other >= upto[owner[other]] and other not in early), None)
                 if missing is not None:
                     waiting.setdefault(missing, []).append(place)
                     break
@@ -292,26 +353,27 @@ class Clocks:
                     mine[:] = clocks[listed[a]]
                 if number:
                     np.maximum(mine, clocks[message - 1], out=mine)
-                mine[place] = number + 1
+                mine[place] = max(number + 1, mine[place]) if early else number + 1
                 upto[place] = message + 1
                 if message in waiting:
                     work += waiting.pop(message)
-        if upto != self.bases[1:]:
-            raise Doubtful  # messages that each happened before the other
 
-    def _needs(self, place: int, sends: Ints) -> tuple[Ints, list[int], list[int]]:
+    def _needs(self, place: int, *, settle: bool) -> tuple[Ints, list[int], list[int]]:
         """What a process delivers before each of its sends and after the one before: of each sender the last. And where in that
         list the part for each send begins."""
-        at, messages = self.delivered[place]
+        (at, messages), sends = self.delivered[place], self.sends[place]
         segment = np.searchsorted(sends, at)
-        kept = (segment < len(sends)) & (self.owner[messages] != place)
+        kept = self.owner[messages] != place
+        if settle:  # own messages that are delivered before they are sent
+            kept |= messages >= self.bases[place] + segment
+        kept &= segment < len(sends)
         segment, messages = segment[kept], messages[kept]
-        keys = (segment * len(self._names) + self.owner[messages]) * self.size + messages
+        keys = (segment * len(self.counts) + self.owner[messages]) * self.size + messages
         keys.sort()
         of_sender = keys // max(1, self.size)
         last = np.append(of_sender[1:] != of_sender[:-1], True)[: len(keys)]
         chosen = keys[last] % max(1, self.size)
-        bounds = np.searchsorted(of_sender[last] // len(self._names), np.arange(len(sends) + 1))
+        bounds = np.searchsorted(of_sender[last] // len(self.counts), np.arange(len(sends) + 1))
         return chosen, chosen.tolist(), bounds.tolist()
 
     def in_causal_order(self, owing: Owing, *, until_end: bool) -> int:
@@ -447,6 +509,27 @@ class Clocks:
         at, messages = self.delivered[place]
         before = messages[: int(np.searchsorted(at, self.sends[place][message - self.bases[place]]))]
         return int(before[np.flatnonzero(self._clocks[before, sender] >= number)[0]])
+
+    def path(self, sender: int, number: int, effect: int) -> list[int]:
+        """Messages by which what follows from a message of a sender came to know of it, last first, even where deliveries come
+        before sends."""
+        carrying = np.array(self.bases[1:])  # by process: its first message that knows of it
+        carrying[sender] = self.bases[sender] + number - 1
+        learnt: list[tuple[int, int, int]] = []  # process, its first message since, and from which one it learnt
+        moved = True
+        while moved:
+            moved = False
+            for place, (at, messages) in enumerate(self.delivered):
+                knowing = np.flatnonzero(messages >= carrying[self.owner[messages]])[:1]
+                since = self.bases[place] + np.searchsorted(self.sends[place], at[knowing])
+                if len(knowing) and since[0] < carrying[place]:
+                    carrying[place], moved = since[0], True
+                    learnt.append((place, int(since[0]), int(messages[knowing[0]])))
+        found: list[int] = []
+        while self.owner[effect] != sender or effect < self.bases[sender] + number - 1:
+            effect = next(message for place, since, message in learnt if place == self.owner[effect] and since <= effect)
+            found.append(effect)
+        return found
 
     def waited_for_a_cause(self) -> int:
         """How many ``block`` rows there are about messages that were sent; Doubtful unless each of these messages has a cause

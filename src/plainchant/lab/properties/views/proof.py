@@ -6,12 +6,14 @@ decide on those rows.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
 from ..certificates.ranges import Ranges, difference, overlap
-from ..facts import View
+from ..certificates.records import Delivered
+from ..facts import Installed, View
 
 
 def view_atomicity(prover: Prover) -> int:
@@ -21,14 +23,11 @@ def view_atomicity(prover: Prover) -> int:
         between: dict[tuple[View, View], dict[str, Ranges]] = {}
         for history in prover.run.all:
             installations = history.views.get(group, [])
-            if len({installed.view for installed in installations}) < len(installations):
-                raise Doubtful
             prover.require_sets()
-            mine = prover.evidence.in_views((history.name, group))
-            for one, other in pairwise(installations):
+            mine = _since(installations, prover.evidence.delivered.get((history.name, group), {}))
+            for delivered, (one, other) in zip(mine, pairwise(installations), strict=False):
                 if one.stay != other.stay:
                     continue
-                delivered = mine.get(one.view, {})
                 cases += (one.view, other.view) in between
                 first = between.setdefault((one.view, other.view), delivered)
                 if first != delivered:
@@ -36,6 +35,22 @@ def view_atomicity(prover: Prover) -> int:
                         mine_of, theirs = delivered.get(sender, ()), first.get(sender, ())
                         prover.doubt(group, sender, difference(mine_of, theirs) + difference(theirs, mine_of))
     return cases
+
+
+def _since(installations: Sequence[Installed], intervals: Mapping[str, Sequence[Delivered]]) -> list[dict[str, Ranges]]:
+    """What a process delivers after each of its installations and before the next."""
+    starts = [installed.index for installed in installations]
+    found: list[dict[str, Ranges]] = [{} for _ in installations]
+    for sender, mine in intervals.items():
+        for interval in mine:
+            place = bisect_right(starts, interval.first) - 1
+            if place < 0:
+                continue
+            before, low = found[place].get(sender, ()), interval.low
+            if before and before[-1][1] + 1 == low:
+                before, low = before[:-1], before[-1][0]
+            found[place][sender] = (*before, (low, interval.high))
+    return found
 
 
 def sender_in_view(prover: Prover) -> int:
