@@ -23,7 +23,7 @@ from ..owing import Owing
 from .doubts import Doubts
 from .strands import Strands
 
-_MAX_CHAINS: Final = 5_000
+_MAX_CHAINS: Final = 300  # chains that are followed one by one
 
 
 class Causes:
@@ -74,19 +74,30 @@ class Causes:
         for sender in range(len(clocks.counts)):
             mine = where[clocks.bases[sender] : clocks.bases[sender + 1]]
             first = clocks.first_with(messages, sender, np.arange(1, len(mine) + 1))
-            for number in (np.flatnonzero(mine > first) + 1).tolist():
-                self._chain(clocks, sender, number, int(messages[first[number - 1]]))
+            late = np.flatnonzero(mine > first)
+            for at in np.unique(first[late]).tolist():
+                self._chain(clocks, sender, late[first[late] == at] + 1, int(messages[at]))
 
-    def _chain(self, clocks: Clocks, sender: int, number: int, effect: int) -> None:
-        """Makes a cause doubtful, what follows from it, and what is between."""
+    def _chain(self, clocks: Clocks, sender: int, numbers: Ints, effect: int) -> None:
+        """Makes some causes of one sender doubtful, what follows from them, and what is between."""
+        causes = clocks.bases[sender] + numbers - 1
+        self._doubt(clocks, [effect, *causes.tolist()])
+        if clocks.owner[effect] == sender:
+            return
+        knowing = clocks.first_known(effect, sender, numbers)
+        for number, cause, known in zip(numbers.tolist(), causes.tolist(), knowing.tolist(), strict=True):
+            if known != cause:
+                self._go_back(clocks, sender, number, known)
+
+    def _go_back(self, clocks: Clocks, sender: int, number: int, effect: int) -> None:
         self._chains += 1
         if self._chains > _MAX_CHAINS:
             raise Doubtful
         cause = clocks.bases[sender] + number - 1
-        found = [cause, effect]
+        found = [effect]
         while effect != cause and clocks.owner[effect] != sender:
-            effect = clocks.first_known(effect, sender, number)
-            if effect in found[1:]:  # each of these knew of it by another one
+            effect = int(clocks.first_known(effect, sender, np.array([number]))[0])
+            if effect in found:  # each of these knew of it by another one
                 found += clocks.path(sender, number, effect)
                 break
             found.append(effect)
@@ -124,7 +135,7 @@ class Causes:
         self.cases += int(np.count_nonzero(is_judged))
         if is_judged.any() and not self._had_parted(history, lacking, int(begins[first[0]])):
             for number, follower in zip(numbers[is_judged].tolist(), first[is_judged].tolist(), strict=True):
-                self._chain(clocks, sender, number, int(messages[follower]))
+                self._chain(clocks, sender, np.array([number]), int(messages[follower]))
                 self._knows(history, lacking, int(messages[follower]), clocks)
         if until_end:
             self.cases += count
@@ -148,7 +159,8 @@ class Causes:
         upto = messages[: int(np.flatnonzero(messages == follower)[0]) + 1]
         known = clocks.known(upto, sender.place)
         if known:
-            self._chain(clocks, sender.place, known, int(upto[clocks.first_with(upto, sender.place, np.array([known]))[0]]))
+            numbers = np.array([known])
+            self._chain(clocks, sender.place, numbers, int(upto[clocks.first_with(upto, sender.place, numbers)[0]]))
 
     def _misses_at_the_end(self, history: History, lacking: Lacking) -> None:
         clocks = self._clocks[None]
@@ -159,4 +171,4 @@ class Causes:
         first = clocks.first_with(messages, sender, numbers)
         for number, follower in zip(numbers.tolist(), first.tolist(), strict=True):
             if follower < len(messages):
-                self._chain(clocks, sender, number, int(messages[follower]))
+                self._chain(clocks, sender, np.array([number]), int(messages[follower]))

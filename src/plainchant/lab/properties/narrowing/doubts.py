@@ -66,6 +66,13 @@ class Doubts:
         for group, sender, low, high in (*self._evidence.differing, *self._evidence.unresolved):
             self.add(self._strands.within((group, sender), low, high))
 
+    @property
+    def partly(self) -> frozenset[Key]:
+        """Groups and senders with messages that are not doubtful."""
+        return frozenset(
+            self._strands.keys[place] for place in np.unique(self._strands.key_of(np.flatnonzero(~self.found))).tolist()
+        )
+
     def _note_odd(self) -> None:
         run, strands = self._evidence.facts, self._strands
         for (process, group), by_sender in self._evidence.delivered.items():
@@ -169,8 +176,9 @@ class Doubts:
         holes = list(_holes(intervals))
         if not holes or history.timing_fault:
             return
-        if key[0] not in self._evidence.facts.viewed and key in self._strands.odd:
-            raise Doubtful  # numbers that nobody knows may be owed
+        if key[0] not in self._evidence.facts.viewed and key in self._strands.odd:  # numbers that nobody knows may be owed
+            first, last = self._strands.numbers_of(key)[[0, -1]].tolist()
+            self.add(self._strands.within(key, first, last))
         mine = [self._strands.within(key, each.low, each.high) for each in intervals]
         doubtful = [messages[self.found[messages]] for messages in mine]
         is_left = [len(some) < len(every) for some, every in zip(doubtful, mine, strict=True)]

@@ -212,7 +212,7 @@ def searched(narrowed: Narrowed, rows: pa.Table) -> list[Report]:
     """The reports of a run's narrowed properties, given its rows about the doubtful messages; with the cases of the whole run."""
     schema = narrowed.skeleton.schema
     run = next(runs_of(pa.concat_tables([narrowed.skeleton, rows.select(schema.names).cast(schema)])))
-    run.is_part = True
+    run.partly = narrowed.parts.partly if narrowed.parts is not None else ()
     owing = Owing(run)
     found = []
     for name in CATALOGUE:

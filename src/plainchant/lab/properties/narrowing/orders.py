@@ -66,41 +66,119 @@ class Orders:
 
 
 def knots(strands: Strands, doubts: Doubts) -> int:
-    """Makes knots doubtful; returns how many messages are delivered by several processes."""
+    """Makes knots doubtful; returns how many messages are delivered by several processes.
+
+    Messages are taken, each as the next one of all who deliver it. Where none can be, the next ones of some processes are before
+    each other in a circle; all that is before these is looked through for knots, and taken."""
     every = [strands.deliveries(strand) for strand in strands.all]
     receivers = np.zeros(strands.size, np.int32)
     for delivered in every:
         receivers[delivered] += 1
     is_shared = receivers > 1
-    left = _peeled([delivered[is_shared[delivered]] for delivered in every], strands.size)
-    left = [order[::-1] for order in _peeled([order[::-1] for order in left], strands.size)]
-    if sum(map(len, left)) > MAX_DOUBTFUL:
-        raise Doubtful
-    doubts.add(np.concatenate([np.zeros(0, np.int64), *left]))
+    merge = _Merge([delivered[is_shared[delivered]].tolist() for delivered in every], receivers.tolist())
+    while merge.advance():
+        window = merge.before_a_circle()
+        doubts.add(_left_backwards(window))
+        merge.take(window)
     return int(np.count_nonzero(is_shared))
 
 
-def _peeled(orders: Sequence[Ints], size: int) -> list[Ints]:
-    """Orders without the messages that can be taken, each as the next one of all who deliver it. What is left are knots, and what
-    follows them."""
-    receivers = np.zeros(size, np.int32)
-    for order in orders:
-        receivers[order] += 1
-    missing, lists = receivers.tolist(), [order.tolist() for order in orders]
-    heads = [0] * len(lists)
+class _Merge:
+    """Orders of messages while they are merged to one."""
+
+    def __init__(self, orders: Sequence[list[int]], missing: list[int]) -> None:
+        self._orders = orders
+        self._missing = missing  # by message: how many processes deliver it and are not there yet
+        self._heads = [0] * len(orders)
+        self._waiting: dict[int, list[int]] = {}  # by message: the processes whose next one it is
+        self._taken: set[int] = set()  # messages that were taken before their turn
+        self._work = list(range(len(orders)))
+        self._places: list[NDArray[np.int32]] = []
+
+    def advance(self) -> bool:
+        """Takes what can be taken; returns whether something is left."""
+        orders, heads, missing, waiting, work = self._orders, self._heads, self._missing, self._waiting, self._work
+        while work:
+            place = work.pop()
+            mine, head = orders[place], heads[place]
+            while head < len(mine) and mine[head] in self._taken:
+                head += 1
+            heads[place] = head
+            if head == len(mine):
+                continue
+            message = mine[head]
+            missing[message] -= 1
+            waiting.setdefault(message, []).append(place)
+            if not missing[message]:
+                ready = waiting.pop(message)
+                for other in ready:
+                    heads[other] += 1
+                work += ready
+        return bool(waiting)
+
+    def before_a_circle(self) -> list[list[int]]:
+        """By process, the next messages, up to the last that is before one of a circle."""
+        if not self._places:
+            self._places = [self._where(mine) for mine in self._orders]
+        seen: set[int] = set()
+        message = min(self._waiting)
+        while message not in seen:
+            seen.add(message)
+            behind = next(place for place in self._receivers(message) if self._next(place) != message)
+            message = self._next(behind)
+        ends = list(self._heads)
+        found, work = {message}, [message]
+        while work:
+            message = work.pop()
+            for place in self._receivers(message):
+                upto = int(self._places[place][message]) + 1
+                for other in self._orders[place][ends[place] : upto]:
+                    if other not in found and other not in self._taken:
+                        found.add(other)
+                        work.append(other)
+                ends[place] = max(ends[place], upto)
+            if len(found) > MAX_DOUBTFUL:
+                raise Doubtful
+        parts = zip(self._orders, self._heads, ends, strict=True)
+        return [[message for message in mine[head:end] if message not in self._taken] for mine, head, end in parts]
+
+    def take(self, window: Sequence[Sequence[int]]) -> None:
+        """Takes the messages of a window."""
+        for message in {message for mine in window for message in mine}:
+            self._taken.add(message)
+            self._work += self._waiting.pop(message, [])
+
+    def _next(self, place: int) -> int:
+        return self._orders[place][self._heads[place]]
+
+    def _receivers(self, message: int) -> list[int]:
+        return [place for place, where in enumerate(self._places) if where[message] >= 0]
+
+    def _where(self, order: Sequence[int]) -> NDArray[np.int32]:
+        """Where each message stands in an order; -1 if it does not."""
+        found = np.full(len(self._missing), -1, np.int32)
+        found[np.array(order, np.int64)] = np.arange(len(order))
+        return found
+
+
+def _left_backwards(orders: Sequence[Sequence[int]]) -> list[int]:
+    """The messages of some orders without those that can be taken from the end, each as the last one of all who deliver it."""
+    receivers: dict[int, int] = {}
+    for mine in orders:
+        for message in mine:
+            receivers[message] = receivers.get(message, 0) + 1
+    ends = [len(mine) for mine in orders]
     waiting: dict[int, list[int]] = {}
-    work = list(range(len(lists)))
+    work = list(range(len(orders)))
     while work:
         place = work.pop()
-        mine = lists[place]
-        if heads[place] == len(mine):
+        if not ends[place]:
             continue
-        message = mine[heads[place]]
-        missing[message] -= 1
+        message = orders[place][ends[place] - 1]
         waiting.setdefault(message, []).append(place)
-        if not missing[message]:
-            concerned = waiting.pop(message)
-            for other in concerned:
-                heads[other] += 1
-            work += concerned
-    return [order[head:] for order, head in zip(orders, heads, strict=True)]
+        if len(waiting[message]) == receivers[message]:
+            ready = waiting.pop(message)
+            for other in ready:
+                ends[other] -= 1
+            work += ready
+    return sorted({message for mine, end in zip(orders, ends, strict=True) for message in mine[:end]})

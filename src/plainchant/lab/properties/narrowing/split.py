@@ -36,6 +36,7 @@ class Split:
     rest: dict[str, int]  # cases of the rest, of what is proved for it
     whole: dict[str, int]  # cases of the whole run: of two processes' order, of ``acyclic``, and of ``causal``
     delivered: frozenset[tuple[str, Key]]  # processes, and from whom they deliver something of the rest
+    partly: frozenset[Key]  # senders with messages in the rest
 
 
 def split(
@@ -60,7 +61,9 @@ def split(
     delivered = frozenset(
         (process, (group, sender)) for (process, group), mine in rest.evidence.delivered.items() for sender in mine
     )
-    found = Split({name: cases.get(name, 0) for name in names if name not in OF_MESSAGES or name in cases}, whole, delivered)
+    found = Split(
+        {name: cases.get(name, 0) for name in names if name not in OF_MESSAGES or name in cases}, whole, delivered, doubts.partly
+    )
     if not found.rest:
         raise Doubtful
     return found, strands.ranges(doubts.found.nonzero()[0].tolist()), rest.aside

@@ -79,6 +79,11 @@ class Strands:
             return numbers + (first - 1)
         return first + np.searchsorted(self.numbers[first : first + count], numbers)
 
+    def numbers_of(self, key: Key) -> Ints:
+        """The numbers of a sender's messages in a group."""
+        first = int(self.bases[self.places[key]])
+        return self.numbers[first : first + int(self.counts[self.places[key]])]
+
     def within(self, key: Key, low: int, high: int) -> Ints:
         """The messages with numbers from one to another."""
         if key not in self.places:

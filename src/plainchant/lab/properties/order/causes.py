@@ -332,7 +332,7 @@ class Clocks:
             if not work:
                 if not settle or len(early) > _MAX_EARLY:
                     raise Doubtful
-                message = min(waiting)
+                message = max(waiting, key=lambda early: (early - upto[owner[early]], early))  # the furthest ahead of its sender
                 early.add(message)
                 work = waiting.pop(message)
             place = work.pop()
@@ -503,12 +503,12 @@ class Clocks:
         """How many messages of a sender are in the past of some messages."""
         return int(self._clocks[messages, sender].max(initial=0))
 
-    def first_known(self, message: int, sender: int, number: int) -> int:
-        """By which delivery the sender of a message first knew of another message, before it sent that one."""
+    def first_known(self, message: int, sender: int, numbers: Ints) -> Ints:
+        """By which deliveries the sender of a message first knew of some others, before it sent that one."""
         place = int(self.owner[message])
         at, messages = self.delivered[place]
         before = messages[: int(np.searchsorted(at, self.sends[place][message - self.bases[place]]))]
-        return int(before[np.flatnonzero(self._clocks[before, sender] >= number)[0]])
+        return before[self.first_with(before, sender, numbers)]
 
     def path(self, sender: int, number: int, effect: int) -> list[int]:
         """Messages by which what follows from a message of a sender came to know of it, last first, even where deliveries come

@@ -43,7 +43,7 @@ def _without_holes(report: Report, history: History, deliveries: Sequence[Event]
     known = report.run.numbers[group, sender]
     # One number that is neither sent nor delivered anywhere stands for all such: there may be hundreds of millions.
     gaps = (seq for seq, seen in enumerate(known, 1) if seq != seen)
-    unknown = highest if report.run.is_part else next(gaps, highest)
+    unknown = highest if (group, sender) in report.run.partly else next(gaps, highest)
     for seq in sorted({unknown, *known}):
         if seq >= highest:
             break
