@@ -50,14 +50,20 @@ class Doubts:
         self._strands = strands
         self._evidence: Evidence = strands.evidence
         self.found: Mask = np.zeros(strands.size, np.bool_)
+        self.count = 0
         self._note_odd()
 
     def add(self, messages: Ints | Sequence[int]) -> None:
-        if not len(messages):
-            return
-        self.found[np.asarray(messages, np.int64)] = True
-        if np.count_nonzero(self.found) > MAX_DOUBTFUL:
+        new = np.unique(np.asarray(messages, np.int64))
+        new = new[~self.found[new]]
+        if self.count + len(new) > MAX_DOUBTFUL:
             raise Doubtful
+        self.found[new] = True
+        self.count += len(new)
+
+    def forget(self, found: Mask) -> None:
+        """Only some messages are doubtful after all."""
+        self.found, self.count = found, int(np.count_nonzero(found))
 
     def add_contents(self) -> None:
         """The messages whose digests differ, or could not be compared."""
@@ -131,7 +137,7 @@ class Doubts:
         """The rest, and the cases of those properties that are proved of it; what stands in the way is doubtful now."""
         left = list(names)
         for _ in range(_ROUNDS):
-            before = int(np.count_nonzero(self.found))
+            before = self.count
             if "fifo" in left:
                 self._close_streams(left)
             rest = Remainder(self._strands, self.found)
@@ -139,37 +145,41 @@ class Doubts:
             for name in list(left):
                 if not self._collect(prover, rest, name, cases):
                     left.remove(name)
-            if int(np.count_nonzero(self.found)) == before:
+            if self.count == before:
                 return rest, cases
         raise Doubtful
 
     def _collect(self, prover: Prover, rest: Remainder, name: str, cases: dict[str, int]) -> bool:
         """Tries one proof; returns whether the property can still be narrowed down."""
         prover.doubts = {}
+        found = self.found.copy()
         find = uniform_sets if name == "uniform" else CATALOGUE[name].proof
         assert find is not None
         try:
             cases[name] = find(prover)
-            if sum(size(ranges) for ranges in prover.doubts.values()) > MAX_DOUBTFUL:
+            if sum(size(ranges) for ranges in prover.doubts.values()) > len(prover.run.all) * MAX_DOUBTFUL:
                 return False
             for key, ranges in prover.doubts.items():
                 self.add(rest.originals(key, ranges))
         except Doubtful:
+            self.forget(found)
             return False
         return True
 
     def _close_streams(self, left: list[str]) -> None:
+        found = self.found.copy()
         try:
             for _ in range(_ROUNDS):
-                before = int(np.count_nonzero(self.found))
+                before = self.count
                 for (process, group), by_sender in self._evidence.delivered.items():
                     history = self._evidence.facts.histories[process]
                     for sender, intervals in by_sender.items():
                         self._close_stream(history, (group, sender), intervals)
-                if int(np.count_nonzero(self.found)) == before:
+                if self.count == before:
                     return
             raise Doubtful
         except Doubtful:
+            self.forget(found)
             left.remove("fifo")
 
     def _close_stream(self, history: History, key: Key, intervals: Sequence[Delivered]) -> None:

@@ -49,14 +49,19 @@ def split(
     doubts = Doubts(strands)
     names = list(wanted)
     if "integrity" in names:
-        _try(names, ["integrity"], doubts.add_contents)
+        _try(doubts, names, ["integrity"], doubts.add_contents)
     whole: dict[str, int] = {}
     if IN_ORDER & set(names):
-        _try(names, sorted(IN_ORDER), lambda: whole.update(Orders(strands, doubts).cases))
+        _try(doubts, names, sorted(IN_ORDER), lambda: whole.update(Orders(strands, doubts).cases))
     if "acyclic" in names:
-        _try(names, ["acyclic"], lambda: whole.update(acyclic=knots(strands, doubts)))
+        _try(doubts, names, ["acyclic"], lambda: whole.update(acyclic=knots(strands, doubts)))
     if {"causal", "total"} & set(names):
-        _try(names, ["causal", "total"], lambda: whole.update(causal=Causes(strands, doubts, woven, until_end=until_end).cases))
+        _try(
+            doubts,
+            names,
+            ["causal", "total"],
+            lambda: whole.update(causal=Causes(strands, doubts, woven, until_end=until_end).cases),
+        )
     rest, cases = doubts.settled([name for name in names if name in OF_MESSAGES], until_end)
     delivered = frozenset(
         (process, (group, sender)) for (process, group), mine in rest.evidence.delivered.items() for sender in mine
@@ -90,9 +95,11 @@ def cases_of(parts: Split, run: Run, owing: Owing, report: Report) -> int:
     return parts.rest[name] + report.cases
 
 
-def _try(names: list[str], concerned: Sequence[str], note: Callable[[], None]) -> None:
+def _try(doubts: Doubts, names: list[str], concerned: Sequence[str], note: Callable[[], None]) -> None:
     """Notes what is doubtful; where that cannot be told, some properties are left out."""
+    found = doubts.found.copy()
     try:
         note()
     except Doubtful:
+        doubts.forget(found)
         names[:] = [name for name in names if name not in concerned]
