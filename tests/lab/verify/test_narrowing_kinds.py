@@ -72,6 +72,34 @@ def merging(number: int) -> RandomRun:
     return random_run([seed for _, seed in zip(range(number + 1), seeds, strict=False)][number])
 
 
+@lru_cache
+def parted(messages: int) -> RandomRun:
+    """Two parts of a group deliver messages of their own, come together, and go on; a message in two is sent in the parts."""
+    random = Random(f"parted {messages}")
+    names = ["p0", "p1", "p2", "p3"]
+    histories: dict[str, list[dict[str, object]]] = {name: [{"kind": "start", "time": 0}] for name in names}
+    numbers = dict.fromkeys(names, 0)
+    stages = [[names], [names[:2], names[2:]], [names]]
+    views = iter(range(1, 10))
+    now = 0
+    for share, stage in zip((4, 2, 4), stages, strict=True):
+        for part in stage:
+            view = {"kind": "view", "group": "g", "view": next(views), "members": part}
+            for name in part:
+                histories[name].append(view | {"time": now})
+        for _ in range(messages // share):
+            now += 1
+            sender = random.choice(names)
+            numbers[sender] += 1
+            message = {"group": "g", "sender": sender, "seq": numbers[sender], "digest": random.getrandbits(30), "time": now}
+            histories[sender].append(message | {"kind": "send"})
+            for name in next(part for part in stage if sender in part):
+                histories[name].append(message | {"kind": "deliver"})
+    for events in histories.values():
+        events.append({"kind": "end", "time": now, "detail": '{"drained": true}'})
+    return RandomRun("parted", histories, [])
+
+
 def without(run: RandomRun, mutation: Mutation, name: str) -> RandomRun:
     changed = mutated(Random(name), run, name, mutation)
     assert changed is not None
@@ -82,6 +110,7 @@ KINDS: Mapping[str, Callable[[], RandomRun]] = {
     **{f"several groups, {shape}": lambda shape=shape: overlapping(shape, "total") for shape in SHAPES},  # type: ignore[misc]
     **{f"causal order, {shape}": lambda shape=shape: overlapping(shape, "causal") for shape in SHAPES},  # type: ignore[misc]
     **{f"partition and merge {number}": lambda number=number: merging(number) for number in range(4)},  # type: ignore[misc]
+    "two parts": lambda: parted(200),
     "no views": lambda: mailbox_run(1, "mailbox", messages=60),
     "no views, a crash": lambda: mailbox_run(2, "mailbox", messages=60, crashes=True),
     "no views, a leave": lambda: mailbox_run(3, "mailbox", messages=60, leaves=True),
