@@ -151,7 +151,7 @@ def test_neighbouring_ranges_are_put_together_where_there_are_many() -> None:
     found = frame.settled_run("r0", slices, Options(None, 20, 0))
     assert found.narrowed is not None
     many = tuple((n, n) for n in range(1, 2_000, 10))
-    found.narrowed = dataclasses.replace(found.narrowed, messages={"p": many})
+    found.narrowed = dataclasses.replace(found.narrowed, messages={("g", "p"): many})
     wanted = frame.wanted_of(found)
     assert 1 < len(wanted) <= 64
     assert all(any(one["low"] <= n <= one["high"] for one in wanted) for n in range(1, 2_000, 10))

@@ -7,7 +7,7 @@ ones are small and taken for large ones; the flat ones are long runs of one grou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -74,7 +74,7 @@ def flat(messages: int, members: int = 4, views: int = 2, prefix: str = "p") -> 
     return RandomRun("flat", histories, [])
 
 
-def spoilt(run: RandomRun, mutations: list[Mutation], name: str) -> pa.Table | None:
+def spoilt(run: RandomRun, mutations: Sequence[Mutation], name: str) -> pa.Table | None:
     found: RandomRun | None = run
     for number, mutation in enumerate(mutations):
         found = found and mutated(Random(f"{name} {number}"), found, name, mutation)

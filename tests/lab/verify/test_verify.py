@@ -243,7 +243,7 @@ def test_digests_of_a_large_run_are_compared_by_the_rows_about_those_messages_al
         found = settled_run("r0", slices, options)
         wanted = wanted_of(found)
         assert all(each["wanted_sender"] == "p" and each["low"] > 1 for each in wanted), wanted
-        rows = table.filter(found.narrowed.is_about(table["sender"], table["seq"])) if found.narrowed else table
+        rows = table.filter(found.narrowed.is_about(table)) if found.narrowed else table
         assert rows.num_rows < table.num_rows // 2
         total = Sum()
         total.add(decided(found, rows, options))

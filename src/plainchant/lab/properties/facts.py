@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import Any, Final, TypeAlias
@@ -231,6 +231,7 @@ class Run:
         self.name = name
         self.columns = columns
         self.events = len(rows)
+        self.partly: Container[tuple[GroupId, ProcessId]] = ()  # senders some of whose rows are left out: numbers may be missing
         self.histories: dict[ProcessId, History] = {}
         self.sends: dict[Message, Event] = {}
         self.promises: list[str] | None = None

@@ -41,13 +41,16 @@ ON_SKELETON: Final = frozenset(name for name, checks in CATALOGUE.items() if che
 """Properties that the reference check decides on the skeleton."""
 
 
+_BY_CLOCKS: Final = frozenset({"causal", "prompt"})
+
+
 def prove(
     evidence: Evidence, properties: Sequence[str] | None, narrow: Callable[[Sequence[str]], Container[str]] | None = None
 ) -> Proof:
     """Proves what can be proved of what the run is to be checked for (``reference.verify`` explains ``properties``).
 
-    ``narrow`` is given what quick proofs leave doubtful, and says what of it is decided elsewhere. Slow proofs try the rest; what
-    they leave doubtful becomes a question to a few rows where that can be."""
+    ``narrow`` is given what quick proofs leave doubtful, and says what of it is decided elsewhere. Slow proofs try the rest; they
+    try first where causes alone are doubtful. What they leave doubtful becomes a question to a few rows where that can be."""
     if evidence.suspect:
         return Proof(suspect=True)
     proof = Proof()
@@ -58,12 +61,18 @@ def prove(
     prover = Prover(evidence, until_end, quick=narrow is not None)
     _try(prover, proof, [name for name in names_for(run, properties) if name not in ON_SKELETON], reported)
     if narrow is not None and proof.doubtful:
-        elsewhere = narrow(proof.doubtful)
-        left, proof.doubtful = [name for name in proof.doubtful if name not in elsewhere], []
         slow = Prover(evidence, until_end)
         slow.untimed = prover.untimed
         prover = slow
-        _try(prover, proof, left, reported)
+        causes_alone = _BY_CLOCKS.issuperset(proof.doubtful)  # as in every run in causal order: clocks will do
+        if causes_alone:
+            doubtful, proof.doubtful = proof.doubtful, []
+            _try(prover, proof, doubtful, reported)
+        elsewhere = narrow(proof.doubtful) if proof.doubtful else ()
+        proof.doubtful = [name for name in proof.doubtful if name not in elsewhere]
+        if not causes_alone:
+            left, proof.doubtful = proof.doubtful, []
+            _try(prover, proof, left, reported)
         _ask(prover, proof)
     if "integrity" in proof.cases:
         proof.unresolved = evidence.unresolved

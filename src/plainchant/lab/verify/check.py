@@ -139,6 +139,8 @@ def _judge(evidence: Evidence, properties: Sequence[str] | None, most: int | Non
         found.warnings = warnings_of(facts)
         found.unresolved = tuple(proof.unresolved)
         found.untimed = proof.untimed
+    if messages is not None and not messages.messages:  # no row is needed
+        found.settle_narrowed(messages.skeleton.slice(0, 0), most)
     return found
 
 
@@ -237,7 +239,7 @@ class Needed:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that tell them from others."""
-        about = ("run", "sender", "seq") if self.narrowed is not None else ()
+        about = ("run", "group", "sender", "seq") if self.narrowed is not None else ()
         return tuple(dict.fromkeys((*about, *(self.wanted.columns if self.wanted is not None else ()))))
 
     @property
@@ -247,7 +249,7 @@ class Needed:
         return None if None in spans else [span for span in spans if span is not None]
 
     def among(self, keys: pa.Table) -> pa.ChunkedArray:
-        found = None if self.narrowed is None else self.narrowed.is_about(keys.column("sender"), keys.column("seq"))
+        found = None if self.narrowed is None else self.narrowed.is_about(keys)
         if self.wanted is None:
             return found
         return self.wanted.among(keys) if found is None else pc.or_(found, self.wanted.among(keys))
@@ -261,7 +263,7 @@ def needed_of(found: Found) -> Needed:
 def settle_narrowed(found: Found, rows: pa.Table, most: int | None = MAX_SHOWN) -> None:
     """Decides what was narrowed down in a run, from some rows of it, all that are needed among them."""
     if found.narrowed is not None:
-        found.settle_narrowed(rows.filter(found.narrowed.is_about(rows.column("sender"), rows.column("seq"))), most)
+        found.settle_narrowed(rows.filter(found.narrowed.is_about(rows)), most)
     if found.few is not None and found.few.questions:
         found.settle_few(rows.filter(found.few.wanted.among(rows)), most)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -312,22 +312,23 @@ def wanted_of(found: Found) -> list[dict[str, Any]]:
         return [{"wanted_run": found.run, "all": True}]
     wanted = []
     if found.narrowed is not None:
-        wanted += [("wanted_sender", *span) for span in _in_ranges(_messages(found.narrowed))]
+        messages = found.narrowed.messages.items()
+        wanted += [("wanted_sender", *span) for span in _in_ranges([(sender, ranges) for (_, sender), ranges in messages])]
     if found.few is not None:
         few = found.few.wanted
         senders = joined((((sender,), low, high) for _, sender, low, high in few.messages))
         processes = joined((((process,), low, high) for process, low, high in few.rows))
         for name, spans in (("wanted_sender", senders), ("wanted_process", processes)):
-            wanted += [(name, *span) for span in _in_ranges({one: ranges for (one,), ranges in spans.items()})]
+            wanted += [(name, *span) for span in _in_ranges([(one, ranges) for (one,), ranges in spans.items()])]
     rows: list[dict[str, Any]] = [{name: of, "low": low, "high": high} for name, of, low, high in wanted]
     if found.few is not None and (few.send is not None or few.deliver is not None):
         rows.append({"took": few.send, "waited": few.deliver})
     return [{"wanted_run": found.run, "all": False, **row} for row in rows]
 
 
-def _in_ranges(spans: Mapping[str, Sequence[tuple[int, int]]]) -> Iterator[tuple[str, int, int]]:
+def _in_ranges(spans: Sequence[tuple[str, Sequence[tuple[int, int]]]]) -> Iterator[tuple[str, int, int]]:
     per_name = max(1, _RANGES // max(1, len(spans)))
-    for name, ranges in spans.items():
+    for name, ranges in spans:
         size = -(-len(ranges) // per_name)  # neighbours are put together: rows between them are read for nothing
         for first in range(0, len(ranges), size):
             yield name, ranges[first][0], ranges[min(first + size, len(ranges)) - 1][1]
@@ -353,10 +354,6 @@ def decided(found: Found, rows: pa.Table, options: Options) -> Found:
 
 
 # --- what is needed of ``Narrowed`` -------------------------------------------------------------------------------------
-
-
-def _messages(narrowed: Narrowed) -> Mapping[str, Sequence[tuple[int, int]]]:
-    return narrowed.messages
 
 
 def _names(narrowed: Narrowed) -> set[str]:

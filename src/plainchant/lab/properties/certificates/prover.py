@@ -7,14 +7,14 @@ A proof is a function of a :class:`Prover`. It returns how many cases the refere
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 from ..facts import History, Run
 from ..owing import Owing
 from .evidence import Doubtful, Evidence
-from .ranges import Ranges
+from .ranges import Range, Ranges
 from .untimed import Untimed
 
 T = TypeVar("T")
@@ -32,6 +32,7 @@ class Prover:
         self.until_end = until_end  # whether clauses that speak of the end of the run are proved, too
         self.quick = quick  # leave out ways of proof that cost microseconds an event
         self.owing = Owing(self.run)
+        self.doubts: dict[tuple[str, str], list[Range]] | None = None  # by group and sender; None: a doubt ends a proof
         self.untimed: Untimed | None = None  # what the rows must still show before ``deadline`` holds; set by its proof
         self.known: dict[tuple[Any, ...], Any] = {}  # results of functions marked with :func:`once`
 
@@ -48,6 +49,12 @@ class Prover:
         if sets is None:
             raise Doubtful
         return sets
+
+    def doubt(self, group: str, sender: str, ranges: Sequence[Range]) -> None:
+        """Some messages are in the way of a proof. Where these are collected, it goes on without them; else it ends here."""
+        if self.doubts is None:
+            raise Doubtful
+        self.doubts.setdefault((group, sender), []).extend(ranges)
 
     def require_time(self) -> None:
         """Raises Doubtful if only quick proofs are wanted."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 Range: TypeAlias = tuple[int, int]  # the first and the last number
 Ranges: TypeAlias = tuple[Range, ...]  # ranges in ascending order, with a hole between any two
 
 
-def size(ranges: Ranges) -> int:
+def size(ranges: Sequence[Range]) -> int:
     return sum(high - low + 1 for low, high in ranges)
 
 
@@ -37,6 +37,15 @@ def missing(ranges: Ranges, low: int, high: int) -> list[Range]:
             found.append((low, bottom - 1))
         low = top + 1
     return [*found, (low, high)] if low <= high else found
+
+
+def difference(wanted: Ranges, ranges: Ranges) -> list[Range]:
+    """The wanted numbers that the ranges lack.
+
+    >>> difference(((1, 4), (9, 9)), ((2, 3),))
+    [(1, 1), (4, 4), (9, 9)]
+    """
+    return [hole for low, high in wanted for hole in missing(ranges, low, high)]
 
 
 def contains(ranges: Ranges, wanted: Ranges) -> bool:

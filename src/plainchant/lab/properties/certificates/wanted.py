@@ -130,10 +130,7 @@ class Question:
 
 def distinct(evidence: Evidence, process: str, group: str, sender: str) -> Ranges:
     """The numbers that a process delivers of a sender, in whatever order and however often."""
-    if evidence.sets is not None:
-        return evidence.sets.get((process, group), {}).get(sender, ())
-    intervals = evidence.delivered.get((process, group), {}).get(sender, ())
-    return added((), ((each.low, each.high) for each in intervals))
+    return evidence.covered.get((process, group), {}).get(sender, ())
 
 
 def repeated(evidence: Evidence) -> tuple[Messages, ...]:

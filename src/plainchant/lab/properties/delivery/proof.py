@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
-from ..certificates.ranges import Range, contains, overlap, size
+from ..certificates.ranges import Range, contains, difference, missing, overlap, size
+from ..certificates.records import Sent
 from ..certificates.wanted import Question, Wanted, about, joined
 from ..facts import History, View
 from ..order.proof import pairs
@@ -38,7 +39,7 @@ def self_delivery(prover: Prover) -> int:
             if run.is_member_at(history, group, span.first):
                 cases += span.high - span.low + 1
                 if not contains(mine, ((span.low, span.high),)):
-                    raise Doubtful
+                    prover.doubt(group, process, missing(mine, span.low, span.high))
     return cases
 
 
@@ -57,26 +58,28 @@ def validity(prover: Prover) -> int:
             for q in prover.correct[group]:
                 common = overlap(prover.set_of(q.name, group, process), span.low, span.high)
                 if common < span.high - span.low + 1:
-                    _may_lack(prover, q, group, process, span.first, span.low)
+                    _may_lack(prover, q, process, span)
                 cases += common
     return cases
 
 
-def _may_lack(prover: Prover, q: History, group: str, sender: str, first: int, low: int) -> None:
+def _may_lack(prover: Prover, q: History, sender: str, span: Sent) -> None:
     """Doubtful unless q need not deliver what was sent in one view. Without views, owing differs from message to message."""
+    group = span.group
     if not prover.can_owe(q, group):
         return
-    seen = prover.evidence.view_at(sender, first)
-    if group not in prover.run.viewed or seen is None or prover.owing.owes(q, (group, sender, low)):
-        raise Doubtful
+    seen = prover.evidence.view_at(sender, span.first)
+    if group not in prover.run.viewed or seen is None or prover.owing.owes(q, (group, sender, span.low)):
+        prover.doubt(group, sender, missing(prover.set_of(q.name, group, sender), span.low, span.high))
 
 
 def _reaches_some(prover: Prover, sender: str, group: str, sent: Range) -> int:
     members = [q for q in prover.correct[group] if prover.run.is_ever_member(q, group)]
     if not members:
         return 0
-    if not any(overlap(prover.set_of(q.name, group, sender), *sent) == sent[1] - sent[0] + 1 for q in members):
-        raise Doubtful
+    lacking = min((missing(prover.set_of(q.name, group, sender), *sent) for q in members), key=size)
+    if lacking:
+        prover.doubt(group, sender, lacking)
     return sent[1] - sent[0] + 1
 
 
@@ -87,12 +90,17 @@ def agreement(prover: Prover) -> int:
 
 def uniform(prover: Prover) -> int:
     """``agreement`` with crashed processes as deliverers, and one order with them included."""
-    cases = 0
-    for group in prover.run.groups:
-        if prover.until_end:
-            cases += _agree(prover, group, [p for p in prover.run.all if p.is_correct_in(group) or p.crashed])
-        cases += pairs(prover, group, prover.run.all)
-    return cases
+    return uniform_sets(prover) + sum(pairs(prover, group, prover.run.all) for group in prover.run.groups)
+
+
+def uniform_sets(prover: Prover) -> int:
+    """``uniform`` without its order."""
+    if not prover.until_end:
+        return 0
+    correct_or_crashed = {
+        group: [p for p in prover.run.all if p.is_correct_in(group) or p.crashed] for group in prover.run.groups
+    }
+    return sum(_agree(prover, group, deliverers) for group, deliverers in correct_or_crashed.items())
 
 
 def _agree(prover: Prover, group: str, deliverers: Iterable[History]) -> int:
@@ -107,8 +115,9 @@ def _agree(prover: Prover, group: str, deliverers: Iterable[History]) -> int:
                 theirs = sets.get((q.name, group), {})
                 if not theirs and not prover.can_owe(q, group):
                     continue
-                if not all(contains(theirs.get(sender, ()), wanted) for sender, wanted in by_sender.items()):
-                    raise Doubtful
+                for sender, wanted in by_sender.items():
+                    if not contains(theirs.get(sender, ()), wanted):
+                        prover.doubt(group, sender, difference(wanted, theirs.get(sender, ())))
                 cases += delivered
     return cases
 

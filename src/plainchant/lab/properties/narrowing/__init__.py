@@ -1,5 +1,8 @@
 """Violations found in a small part of a large run: its doubtful messages are searched, the rest is proved.
 
-Bottom up: ``walks`` (which messages are doubtful, and why the others are not), ``rest`` (the certificates of the run without
-them), ``narrow`` (what both parts say together). May import: ``certificates``, ``order``, the catalogue.
+Bottom up. Runs of one group and one sequence but for a few messages: ``walks`` (which messages are doubtful, and why the
+others are not), ``rest`` (the certificates of the run without them). Runs of any kind: ``strands`` (which message each row
+is about), ``remainder`` (the certificates without some), ``doubts``, ``orders``, ``causes`` (which messages are doubtful),
+``split`` (how both parts add up). ``narrow``: what all that says. May import: ``certificates``, ``delivery``, ``order``,
+the catalogue.
 """

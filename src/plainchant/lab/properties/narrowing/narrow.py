@@ -35,6 +35,7 @@ from ..order import reference as order
 from ..owing import Owing
 from ..report import Report
 from .rest import Rest
+from .split import Split, cases_of, split
 from .walks import Walk, Walks
 
 NARROWED: Final = (
@@ -43,6 +44,8 @@ NARROWED: Final = (
 )
 """Properties whose violations are looked for in doubtful messages alone."""
 
+ABOUT: Final = ("group", "sender", "seq")  # the columns that tell which message a row is about
+
 Pair: TypeAlias = tuple[str, str]
 
 
@@ -50,8 +53,7 @@ Pair: TypeAlias = tuple[str, str]
 class Narrowed:
     """The doubtful messages of a run, and what is known of the others."""
 
-    group: str
-    messages: dict[str, tuple[Range, ...]]  # by sender
+    messages: dict[tuple[str, str], tuple[Range, ...]]  # by group and sender
     skeleton: pa.Table  # the run's rows that are about no message
     cases: dict[str, int]  # of the rest, by property
     pairs: dict[Pair, int]  # how many messages of the rest two processes have in common
@@ -59,13 +61,15 @@ class Narrowed:
     caused: int | None  # deliveries of the whole run that have a cause; None: not asked for
     until_end: bool
     is_held: bool  # whether properties without a case are told of
+    parts: Split | None = None  # how cases add up where the run has no common sequence
 
-    def is_about(self, sender: pa.ChunkedArray, seq: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Which rows are about doubtful messages, given two of their columns."""
+    def is_about(self, table: pa.Table) -> pa.ChunkedArray:
+        """Which rows are about doubtful messages, given at least the columns ``group``, ``sender`` and ``seq``."""
+        group, sender, seq = (table.column(name) for name in ABOUT)
         found = np.zeros(len(seq), np.bool_)
         numbers = pc.fill_null(seq, -(2**62)).to_numpy()
-        for name, ranges in self.messages.items():
-            own = pc.fill_null(pc.equal(sender, name), False).to_numpy()
+        for (in_group, name), ranges in self.messages.items():
+            own = pc.fill_null(pc.and_(pc.equal(sender, name), pc.equal(group, in_group)), False).to_numpy()
             at = np.flatnonzero(own)
             lows, highs = (np.array(ends) for ends in zip(*ranges, strict=True))
             near = np.searchsorted(lows, numbers[at], side="right") - 1
@@ -91,6 +95,18 @@ def narrow(evidence: Evidence, doubtful: Sequence[str], properties: Sequence[str
         raise Doubtful
     until_end = properties is not None or evidence.facts.drained
     is_held = properties is not None or evidence.facts.promises is not None
+    try:
+        found = _in_one_sequence(evidence, wanted, until_end, is_held)
+        if len(found.cases) == len(wanted):
+            return found
+    except Doubtful:
+        pass
+    parts, messages, skeleton = split(evidence, wanted, until_end=until_end)
+    return Narrowed(messages, skeleton, parts.rest, {}, frozenset(), None, until_end, is_held, parts)
+
+
+def _in_one_sequence(evidence: Evidence, wanted: Sequence[str], until_end: bool, is_held: bool) -> Narrowed:
+    """Narrows a run down that has one group and one sequence but for a few messages."""
     walks = Walks(evidence, Woven(evidence))
     if not walks.sent:
         raise Doubtful
@@ -116,7 +132,8 @@ def narrow(evidence: Evidence, doubtful: Sequence[str], properties: Sequence[str
         )
         for p, q in combinations(evidence.facts.all, 2)
     }
-    return Narrowed(walks.group, _ranges(walks, found), rest.aside, cases, pairs, delivered, caused, until_end, is_held)
+    messages = {(walks.group, sender): ranges for sender, ranges in _ranges(walks, found).items()}
+    return Narrowed(messages, rest.aside, cases, pairs, delivered, caused, until_end, is_held)
 
 
 def _with_contents(evidence: Evidence, walks: Walks) -> list[int]:
@@ -195,6 +212,7 @@ def searched(narrowed: Narrowed, rows: pa.Table) -> list[Report]:
     """The reports of a run's narrowed properties, given its rows about the doubtful messages; with the cases of the whole run."""
     schema = narrowed.skeleton.schema
     run = next(runs_of(pa.concat_tables([narrowed.skeleton, rows.select(schema.names).cast(schema)])))
+    run.partly = narrowed.parts.partly if narrowed.parts is not None else ()
     owing = Owing(run)
     found = []
     for name in CATALOGUE:
@@ -208,6 +226,8 @@ def searched(narrowed: Narrowed, rows: pa.Table) -> list[Report]:
 
 
 def _cases(narrowed: Narrowed, run: Run, owing: Owing, report: Report) -> int:
+    if narrowed.parts is not None:
+        return cases_of(narrowed.parts, run, owing, report)
     both = narrowed.cases[report.name] + report.cases
     if report.name == "view-atomicity":
         return report.cases

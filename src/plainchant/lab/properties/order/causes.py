@@ -25,15 +25,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..certificates.columns import Ints
+from ..certificates.columns import Ints, Mask
 from ..certificates.evidence import Doubtful, Evidence, Place
 from ..certificates.ranges import Range, missing
 from ..certificates.records import Sent
-from ..certificates.wanted import distinct
 from ..certificates.woven import Woven
 from ..facts import Event, History, Message, Run, View
 from ..owing import Owing
 
+_NONE = np.zeros(0, np.int64)
+_PASSES = 10  # after which clocks that grow together are left to the search
+_MAX_EARLY = 1_000  # messages that are known before they are sent
 _AT_ONCE = 1 << 20  # clock entries that are examined together
 
 
@@ -50,7 +52,7 @@ def by_one_order(evidence: Evidence, woven: Woven) -> int:
         own = woven.own_code(history.name)
         if not np.array_equal(sent, strand.groups[strand.senders == own] if own else sent[:0]):
             raise Doubtful
-        if next(_lacking(evidence, history), None) is not None:
+        if next(lacking_of(evidence, history), None) is not None:
             raise Doubtful
     return _Knowledge(evidence, woven).first_with_a_cause()
 
@@ -63,14 +65,23 @@ def are_recorded(evidence: Evidence) -> bool:
     return evidence.sets is not None
 
 
-def _are_senders_known(evidence: Evidence) -> bool:
-    """Whether of every sender all is known that it sent; and nobody delivers an own message before sending it."""
+def are_senders_known(evidence: Evidence) -> bool:
+    """Whether of every sender all is known that it sent; and no process delivers an own message before it sends that."""
     histories = evidence.facts.histories
     senders = {sender for by_sender in evidence.delivered.values() for sender in by_sender}
     return not evidence.leads and all(sender in histories and not histories[sender].cut for sender in senders)
 
 
-class _Lacking(NamedTuple):
+def _outside(numbers: Range, sent: int) -> Iterator[Range]:
+    """The part of a range below 1, and the part beyond what was sent."""
+    low, high = numbers
+    if low < 1:
+        yield low, min(high, 0)
+    if high > sent:
+        yield max(low, sent + 1), high
+
+
+class Lacking(NamedTuple):
     """Messages ``low`` to ``high`` that a process does not deliver and may owe, sent in one view, or in none."""
 
     span: Sent
@@ -79,20 +90,20 @@ class _Lacking(NamedTuple):
     high: int
 
 
-def _lacking(evidence: Evidence, history: History) -> Iterator[_Lacking]:
+def lacking_of(evidence: Evidence, history: History) -> Iterator[Lacking]:
     run = evidence.facts
-    owed = {group for group in run.groups if _can_owe(run, history, group)}
+    owed = {group for group in run.groups if can_owe(run, history, group)}
     for sender, group in sorted(evidence.sent, key=lambda place: place[1]):
-        ranges = distinct(evidence, history.name, group, sender)
+        ranges = evidence.covered.get((history.name, group), {}).get(sender, ())
         if group not in owed or ranges == ((1, evidence.sent_up_to(sender, group)),):
             continue
         for span in evidence.sent[sender, group]:
             view = evidence.view_at(sender, span.first)
             if view is None or view in history.installed:
-                yield from (_Lacking(span, view, *hole) for hole in missing(ranges, span.low, span.high))
+                yield from (Lacking(span, view, *hole) for hole in missing(ranges, span.low, span.high))
 
 
-def _can_owe(run: Run, history: History, group: str) -> bool:
+def can_owe(run: Run, history: History, group: str) -> bool:
     """Whether a process can come to owe a message of a group at all."""
     if history.timing_fault:
         return False
@@ -235,68 +246,120 @@ class Wait(NamedTuple):
 
 
 class Clocks:
-    """The vector clocks of a run's messages; Doubtful if they cannot be told from the certificates. With a group, of its messages
-    alone, as if there were no others.
+    """The vector clocks of a run's messages; Doubtful if messages each happened before the other. With a group, of its messages
+    alone, as if there were no others. Deliveries of what was never sent, and repeated ones, do not count.
 
-    A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group."""
+    A message is an integer: messages of one sender are consecutive, in the order in which it sent them, whatever the group. What
+    has no ``send`` in the trace, because its sender is not observed or was cut, has places after those of all processes, by group
+    and sender (``causality`` says why)."""
 
-    def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None, *, first: bool = False) -> None:
-        """``first``: of messages that are delivered several times, the first time counts; those that were never sent do not."""
-        if not (are_recorded(evidence) or (first and _are_senders_known(evidence))):
-            raise Doubtful
+    def __init__(self, evidence: Evidence, woven: Woven, group: str | None = None, *, settle: bool = False) -> None:
+        """``settle``: where messages are delivered before they are sent, let clocks grow until none changes."""
         self._evidence = evidence
         self._run = evidence.facts
         self._woven = woven
-        self._group = group
+        self.group = group
+        self._kept: dict[str, Mask] = {}  # by process: which of its deliveries count
         self._names = [history.name for history in self._run.all]
         self._places = {name: place for place, name in enumerate(self._names)}
         strands = [woven.strand(name, group) for name in self._names]
-        self._counts = [int(np.count_nonzero(strand.senders == 0)) for strand in strands]
-        self._bases: list[int] = [0, *np.cumsum(self._counts).tolist()]
-        self._size = self._bases[-1]
-        self._told: dict[Place, Ints] = {}  # by sender and group: its messages, in the order of their numbers
-        for name, strand, base in zip(self._names, strands, self._bases, strict=False):
+        self.counts = [int(np.count_nonzero(strand.senders == 0)) for strand in strands]
+        self.unrecorded = self._unrecorded(group)
+        self.counts += [len(numbers) for numbers in self.unrecorded.values()]
+        self.bases: list[int] = [0, *np.cumsum(self.counts).tolist()]
+        self.size = self.bases[-1]
+        self.told: dict[Place, Ints] = {}  # by sender and group: its messages, in the order of their numbers
+        for name, strand, base in zip(self._names, strands, self.bases, strict=False):
             sent = strand.groups[strand.senders == 0]
             for place in np.unique(sent).tolist():
-                self._told[name, woven.groups[place]] = np.flatnonzero(sent == place) + base
-        self._owner: NDArray[np.int32] = np.repeat(np.arange(len(self._names), dtype=np.int32), self._counts)
-        self._delivered = [self._messages(name, group) for name in self._names]  # by process: places in its strand, messages
-        self._clocks: NDArray[np.int32] = np.zeros((self._size, len(self._names)), np.int32)
-        self._fill([np.flatnonzero(strand.senders == 0) for strand in strands])
+                self.told[name, woven.groups[place]] = np.flatnonzero(sent == place) + base
+        self.owner: NDArray[np.int32] = np.repeat(np.arange(len(self.counts), dtype=np.int32), self.counts)
+        self.delivered = [self._messages(name, group) for name in self._names]  # by process: places in its strand, messages
+        self.sends = [np.flatnonzero(strand.senders == 0) for strand in strands]  # by process: places in its strand
+        self._add_unrecorded()
+        self._clocks: NDArray[np.int32] = np.zeros((self.size, len(self.counts)), np.int32)
+        self._fill(settle=settle)
         self._last: dict[int, tuple[Ints, Ints]] = {}
         self._since: dict[Place, Ints] = {}
         self._delivered_in: dict[Place, Ints] = {}
+
+    def _unrecorded(self, only: str | None) -> dict[Place, Ints]:
+        """By group and sender: the numbers of what is delivered and has no ``send``, of senders that may have sent it."""
+        found: dict[Place, set[int]] = {}
+        for (_, group), by_sender in self._evidence.covered.items():
+            for sender, ranges in by_sender.items() if only in (None, group) else ():
+                history = self._run.histories.get(sender)
+                sent = self._evidence.sent_up_to(sender, group)
+                if (history is None or history.cut) and (ranges[0][0] < 1 or ranges[-1][1] > sent):
+                    beyond = (range(low, high + 1) for each in ranges for low, high in _outside(each, sent))
+                    found.setdefault((group, sender), set()).update(*beyond)
+        return {key: np.array(sorted(found[key])) for key in sorted(found)}
+
+    def _add_unrecorded(self) -> None:
+        """What a cut sender did before its last row comes before what is not recorded of it."""
+        for _, sender in self.unrecorded:
+            before = _NONE
+            if sender in self._places:
+                place = self._places[sender]
+                before = np.concatenate([self.delivered[place][1], np.arange(self.bases[place], self.bases[place + 1])])
+            number = len(self.delivered)
+            self.delivered.append((np.arange(len(before)), before))
+            self.sends.append(len(before) + np.arange(self.counts[number]))
 
     def _messages(self, name: str, only: str | None) -> tuple[Ints, Ints]:
         at, found = self._woven.numbered(name, only)
         messages = np.full(len(at), -1, np.int64)
         for group, sender, numbers, places in found:
-            told = self._told.get((sender, group), messages[:0])
-            was_sent = (numbers >= 1) & (numbers <= len(told))
-            messages[places[was_sent]] = told[numbers[was_sent] - 1]
-        if (messages < 0).any() or self._evidence.sets is None:
-            known, firsts = np.unique(messages, return_index=True)
-            firsts = np.sort(firsts[known >= 0])
-            at, messages = at[firsts], messages[firsts]
-        return at, messages
+            told = self.told.get((sender, group), _NONE)
+            is_told = (numbers >= 1) & (numbers <= len(told))
+            messages[places[is_told]] = told[numbers[is_told] - 1]
+            if (group, sender) in self.unrecorded:
+                place = len(self._names) + list(self.unrecorded).index((group, sender))
+                found_at = np.searchsorted(self.unrecorded[group, sender], numbers[~is_told])
+                messages[places[~is_told]] = self.bases[place] + found_at
+        kept = messages >= 0
+        if self._evidence.sets is None:
+            firsts = np.unique(messages, return_index=True)[1]
+            is_first = np.zeros(len(at), np.bool_)
+            is_first[firsts] = True
+            kept &= is_first
+        self._kept[name] = kept
+        return at[kept], messages[kept]
 
-    def _fill(self, sends: list[Ints]) -> None:
-        """Makes the clocks, following each process as far as the messages that it delivers have theirs. Sends without a delivery
-        between them differ in their own numbers only, and are made together."""
-        needs = [self._needs(place, at) for place, at in enumerate(sends)]
-        clocks, owner = self._clocks, self._owner.tolist()
-        upto = self._bases[:-1]
+    def _fill(self, *, settle: bool) -> None:
+        """Makes the clocks. Messages that each happened before the other have clocks that grow together."""
+        needs = [self._needs(place, settle=settle) for place in range(len(self.counts))]
+        early: set[int] = set()  # messages that are known before they are sent
+        for _ in range(_PASSES):
+            before = self._clocks[sorted(early)]
+            known = len(early)
+            self._pass(needs, early, settle=settle)
+            if len(early) == known and np.array_equal(self._clocks[sorted(early)], before):
+                return
+        raise Doubtful
+
+    def _pass(self, needs: list[tuple[Ints, list[int], list[int], list[int]]], early: set[int], *, settle: bool) -> None:
+        """Follows each process as far as the messages that it delivers have their clocks, and on if it has to. Sends without a
+        delivery between them differ in their own numbers only, and are made together."""
+        clocks, owner = self._clocks, self.owner.tolist()
+        upto = self.bases[:-1]
         waiting: dict[int, list[int]] = {}
-        work = list(range(len(self._names)))
-        while work:
+        work = list(range(len(self.counts)))
+        while work or waiting:
+            if not work:
+                if not settle or len(early) > _MAX_EARLY:
+                    raise Doubtful
+                message = max(waiting, key=lambda early: (early - upto[owner[early]], early))  # the furthest ahead of its sender
+                early.add(message)
+                work = waiting.pop(message)
             place = work.pop()
             messages, listed, bounds, following = needs[place]
-            base, end = self._bases[place], self._bases[place + 1]
+            base, end = self.bases[place], self.bases[place + 1]
             while upto[place] < end:
                 message = upto[place]
                 number = message - base
                 a, b = bounds[number], bounds[number + 1]
-                missing = next((other for other in listed[a:b] if other >= upto[owner[other]]), None)
+                missing = next((other for other in listed[a:b] if other >= upto[owner[other]] and other not in early), None)
                 if missing is not None:
                     waiting.setdefault(missing, []).append(place)
                     break
@@ -308,31 +371,30 @@ class Clocks:
                 if number:
                     np.maximum(mine, clocks[message - 1], out=mine)
                 after = base + following[number]
-                if after > message + 1:
-                    clocks[message + 1 : after] = mine
-                    clocks[message:after, place] = np.arange(number + 1, after - base + 1)
-                else:
-                    mine[place] = number + 1
+                own = np.arange(number + 1, after - base + 1)
+                clocks[message + 1 : after] = mine
+                clocks[message:after, place] = np.maximum(own, mine[place]) if early else own
                 upto[place] = after
                 for each in range(message, after):
                     if each in waiting:
                         work += waiting.pop(each)
-        if upto != self._bases[1:]:
-            raise Doubtful  # messages that each happened before the other
 
-    def _needs(self, place: int, sends: Ints) -> tuple[Ints, list[int], list[int], list[int]]:
+    def _needs(self, place: int, *, settle: bool) -> tuple[Ints, list[int], list[int], list[int]]:
         """What a process delivers before each of its sends and after the one before: of each sender the last. And where in that
         list the part for each send begins, and, for each send, the next one with such a part."""
-        at, messages = self._delivered[place]
+        (at, messages), sends = self.delivered[place], self.sends[place]
         segment = np.searchsorted(sends, at)
-        kept = (segment < len(sends)) & (self._owner[messages] != place)
+        kept = self.owner[messages] != place
+        if settle:  # own messages that are delivered before they are sent
+            kept |= messages >= self.bases[place] + segment
+        kept &= segment < len(sends)
         segment, messages = segment[kept], messages[kept]
-        keys = (segment * len(self._names) + self._owner[messages]) * self._size + messages
+        keys = (segment * len(self.counts) + self.owner[messages]) * self.size + messages
         keys.sort()
-        of_sender = keys // max(1, self._size)
+        of_sender = keys // max(1, self.size)
         last = np.append(of_sender[1:] != of_sender[:-1], True)[: len(keys)]
-        chosen = keys[last] % max(1, self._size)
-        bounds = np.searchsorted(of_sender[last] // len(self._names), np.arange(len(sends) + 1))
+        chosen = keys[last] % max(1, self.size)
+        bounds = np.searchsorted(of_sender[last] // len(self.counts), np.arange(len(sends) + 1))
         heads = np.append(np.flatnonzero(np.diff(bounds)), len(sends))
         following = heads[np.searchsorted(heads, np.arange(len(sends)), side="right")]
         return chosen, chosen.tolist(), bounds.tolist(), following.tolist()
@@ -344,12 +406,12 @@ class Clocks:
         alone = len(self._run.groups) == 1
         by_group: dict[str, Clocks] = {}
         for place, history in enumerate(self._run.all):
-            at, last = self._last_causes(place)
+            at, last = self.last_causes(place)
             if (last >= at).any():
                 raise Doubtful
             cases += int(np.count_nonzero(last >= 0))
-            for lacking in _lacking(self._evidence, history):
-                count = self._reached(place, lacking)
+            for lacking in lacking_of(self._evidence, history):
+                count = self.reached(place, lacking)
                 if not count:
                     continue  # what is not reached through all groups is not through one
                 if lacking.view is None:
@@ -369,14 +431,14 @@ class Clocks:
                     cases += count
         return cases
 
-    def _reached(self, place: int, lacking: _Lacking) -> int:
+    def reached(self, place: int, lacking: Lacking) -> int:
         """How many of some messages that a process lacks happened before anything that it delivers."""
         sender = self._places[lacking.span.process]
-        known = self._clocks[self._delivered[place][1], sender].max(initial=0)
-        told = self._told[lacking.span.process, lacking.span.group][lacking.low - 1 : lacking.high]
-        return int(np.count_nonzero(told < self._bases[sender] + known))
+        known = self._clocks[self.delivered[place][1], sender].max(initial=0)
+        told = self.told[lacking.span.process, lacking.span.group][lacking.low - 1 : lacking.high]
+        return int(np.count_nonzero(told < self.bases[sender] + known))
 
-    def _missed(self, history: History, lacking: _Lacking, owing: Owing) -> tuple[int, int, bool]:
+    def _missed(self, history: History, lacking: Lacking, owing: Owing) -> tuple[int, int, bool]:
         """How many of some messages, that a process lacks, of a view that it installed, happened before something that it
         delivers since in their group, through that group alone: at least and at most; and whether it had parted from their sender
         by the first of these deliveries. From then on it owes none of them.
@@ -385,40 +447,42 @@ class Clocks:
         place, sender, view = history.place, self._places[lacking.span.process], lacking.view
         assert view is not None
         group = lacking.span.group
-        since = self._segments(history.name, group)
+        since = self.segments(history.name, group)
         later = since > history.installed[view]
-        messages = self._followers(place, group)[later]
-        told = self._told[lacking.span.process, group][lacking.low - 1 : lacking.high]
+        messages = self.followers(place, group)[later]
+        told = self.told[lacking.span.process, group][lacking.low - 1 : lacking.high]
         reached = np.maximum.accumulate(self._clocks[messages, sender])
-        first = np.searchsorted(reached, told - self._bases[sender] + 1)
+        first = np.searchsorted(reached, told - self.bases[sender] + 1)
         most = int(np.count_nonzero(first < len(reached)))
         if not most:
             return 0, 0, True
-        own = messages[self._owner[messages] == sender].max(initial=-1)
+        own = messages[self.owner[messages] == sender].max(initial=-1)
         at = int(since[later][first[0]])
         has_parted = owing.have_parted(history, lacking.span.process, view, lacking.span.first, at)
         return int(np.count_nonzero(told < own)), most, has_parted
 
-    def _followers(self, place: int, group: str) -> Ints:
+    def followers(self, place: int, group: str) -> Ints:
         """What a process delivers of a group, in order."""
         key = self._names[place], group
         if key not in self._delivered_in:
-            at, messages = self._delivered[place]
+            at, messages = self.delivered[place]
             code = self._woven.groups.index(group)
-            self._delivered_in[key] = messages[self._woven.strand(key[0], self._group).groups[at] == code]
+            self._delivered_in[key] = messages[self._woven.strand(key[0], self.group).groups[at] == code]
         return self._delivered_in[key]
 
-    def _segments(self, process: str, group: str) -> Ints:
+    def segments(self, process: str, group: str) -> Ints:
         """For each delivery of a process in a group, the index of a row from which up to it the process installs no view of the
         group and leaves none."""
         if (process, group) not in self._since:
             tapes = [tape for part in self._evidence.slices for tape in part.tapes if tape[:2] == (process, group)]
             tapes.sort(key=lambda tape: tape.first)
             parts = [np.full(np.count_nonzero(tape.codes), tape.first, np.int64) for tape in tapes]
-            self._since[process, group] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+            at, _ = self._woven.numbered(process, self.group)
+            of_group = self._woven.strand(process, self.group).groups[at] == self._woven.groups.index(group)
+            self._since[process, group] = np.concatenate(parts)[self._kept[process][of_group]] if parts else _NONE
         return self._since[process, group]
 
-    def _last_causes(self, place: int) -> tuple[Ints, Ints]:
+    def last_causes(self, place: int) -> tuple[Ints, Ints]:
         """Where in its strand a process delivers each message, and where the last of the causes of that message; -1 if it
         delivers none."""
         if place not in self._last:
@@ -426,18 +490,18 @@ class Clocks:
         return self._last[place]
 
     def _find_last_causes(self, place: int) -> tuple[Ints, Ints]:
-        at, messages = self._delivered[place]
-        where = np.full(self._size, -1, np.int64)
+        at, messages = self.delivered[place]
+        where = np.full(self.size, -1, np.int64)
         where[messages] = at
-        owners = self._owner[messages]
+        owners = self.owner[messages]
         columns = np.unique(owners)
         parts: list[Ints] = []
         for column in columns.tolist():
-            own = np.maximum.accumulate(where[self._bases[column] : self._bases[column + 1]])
+            own = np.maximum.accumulate(where[self.bases[column] : self.bases[column + 1]])
             parts += [np.array([-1]), own]
         reached = np.concatenate(parts) if parts else np.zeros(0, np.int64)
         """Per sender and number: where the last of its messages up to that number is delivered."""
-        offsets = np.cumsum([0, *(self._counts[column] + 1 for column in columns.tolist())])[:-1]
+        offsets = np.cumsum([0, *(self.counts[column] + 1 for column in columns.tolist())])[:-1]
         own_column = np.searchsorted(columns, owners)
         last = np.empty(len(at), np.int64)
         step = max(1, _AT_ONCE // max(1, len(columns)))
@@ -448,6 +512,48 @@ class Clocks:
             last[part] = reached[known].max(axis=1)
         return at, last
 
+    def place_of(self, process: str) -> int:
+        """The column of a process's messages."""
+        return self._places[process]
+
+    def first_with(self, messages: Ints, sender: int, numbers: Ints) -> Ints:
+        """Where in a history's deliveries the first stands that has each of some messages of a sender in its past, or is it; the
+        length of the history where none has."""
+        reached = np.maximum.accumulate(self._clocks[messages, sender])
+        return np.searchsorted(reached, numbers)
+
+    def known(self, messages: Ints, sender: int) -> int:
+        """How many messages of a sender are in the past of some messages."""
+        return int(self._clocks[messages, sender].max(initial=0))
+
+    def first_known(self, message: int, sender: int, numbers: Ints) -> Ints:
+        """By which deliveries the sender of a message first knew of some others, before it sent that one."""
+        place = int(self.owner[message])
+        at, messages = self.delivered[place]
+        before = messages[: int(np.searchsorted(at, self.sends[place][message - self.bases[place]]))]
+        return before[self.first_with(before, sender, numbers)]
+
+    def path(self, sender: int, number: int, effect: int) -> list[int]:
+        """Messages by which what follows from a message of a sender came to know of it, last first, even where deliveries come
+        before sends."""
+        carrying = np.array(self.bases[1:])  # by process: its first message that knows of it
+        carrying[sender] = self.bases[sender] + number - 1
+        learnt: list[tuple[int, int, int]] = []  # process, its first message since, and from which one it learnt
+        moved = True
+        while moved:
+            moved = False
+            for place, (at, messages) in enumerate(self.delivered):
+                knowing = np.flatnonzero(messages >= carrying[self.owner[messages]])[:1]
+                since = self.bases[place] + np.searchsorted(self.sends[place], at[knowing])
+                if len(knowing) and since[0] < carrying[place]:
+                    carrying[place], moved = since[0], True
+                    learnt.append((place, int(since[0]), int(messages[knowing[0]])))
+        found: list[int] = []
+        while self.owner[effect] != sender or effect < self.bases[sender] + number - 1:
+            effect = next(message for place, since, message in learnt if place == self.owner[effect] and since <= effect)
+            found.append(effect)
+        return found
+
     def waits(self) -> tuple[int, list[Wait]]:
         """How many ``block`` rows there are about messages that were sent; and those about messages that have no cause that is
         delivered later, or are not delivered in the same moment as the last."""
@@ -456,13 +562,13 @@ class Clocks:
             if not history.blocks:
                 continue
             stops = self._woven.stops(history.name)
-            at, last = self._last_causes(place)
-            number_of = np.full(self._size, -1, np.int64)
-            number_of[self._delivered[place][1]] = np.arange(len(at))
+            at, last = self.last_causes(place)
+            number_of = np.full(self.size, -1, np.int64)
+            number_of[self.delivered[place][1]] = np.arange(len(at))
             moments = np.cumsum(self._woven.moved(history.name))
             for block in history.blocks:
                 group, sender, number = block.message
-                told = self._told.get((sender, group), ())
+                told = self.told.get((sender, group), ())
                 if not 1 <= number <= len(told):
                     continue
                 cases += 1
@@ -470,20 +576,20 @@ class Clocks:
                 cause = last[delivery] if delivery >= 0 else self._last_cause_of(place, int(told[number - 1]))
                 if delivery >= 0 and since <= cause < at[delivery] and moments[cause] == moments[at[delivery]]:
                     continue
-                named = self._named(int(self._delivered[place][1][np.searchsorted(at, cause)])) if cause >= since else None
+                named = self._named(int(self.delivered[place][1][np.searchsorted(at, cause)])) if cause >= since else None
                 found.append(Wait(history, block, int(told[number - 1]), named))
         return cases, found
 
     def _last_cause_of(self, place: int, message: int) -> int:
         """Where in its strand a process delivers the last of the causes of a message that it does not deliver; -1: nowhere."""
-        at, messages = self._delivered[place]
-        owners = self._owner[messages]
-        number = messages - np.array(self._bases)[owners]
+        at, messages = self.delivered[place]
+        owners = self.owner[messages]
+        number = messages - np.array(self.bases)[owners]
         return int(at[number < self._clocks[message, owners]].max(initial=-1))
 
     def _named(self, message: int) -> Message:
-        sender = self._names[self._owner[message]]
-        for (name, group), told in self._told.items():
+        sender = self._names[self.owner[message]]
+        for (name, group), told in self.told.items():
             number = int(np.searchsorted(told, message)) if name == sender else len(told)
             if number < len(told) and told[number] == message:
                 return group, sender, number + 1
@@ -493,9 +599,9 @@ class Clocks:
         """Whether a process may owe a cause of a message, and does not deliver it."""
         if wait.history.timing_fault:
             return True  # nobody asks here what it lacks
-        for lacking in _lacking(self._evidence, wait.history):
+        for lacking in lacking_of(self._evidence, wait.history):
             sender = self._places[lacking.span.process]
-            first = self._told[lacking.span.process, lacking.span.group][lacking.low - 1]
-            if first < self._bases[sender] + self._clocks[wait.message, sender]:
+            first = self.told[lacking.span.process, lacking.span.group][lacking.low - 1]
+            if first < self.bases[sender] + self._clocks[wait.message, sender]:
                 return True
         return False

@@ -24,7 +24,7 @@ from ..certificates.woven import Woven
 from ..facts import History, Message
 from ..report import Report
 from . import reference
-from .causes import Clocks, are_recorded, by_one_order
+from .causes import Clocks, are_recorded, are_senders_known, by_one_order
 from .one_sequence import OneSequence, merge
 from .sequences import Sequences
 
@@ -63,7 +63,7 @@ def _holes(prover: Prover, history: History, group: str, sender: str, intervals:
             if view in history.installed:
                 came_later = history.installed[view] > interval.first
                 if came_later or not prover.owing.have_parted(history, sender, view, span.first, interval.first):
-                    raise Doubtful
+                    prover.doubt(group, sender, [(max(delivered + 1, span.low), min(interval.low - 1, span.high))])
                 cases += common
         delivered = interval.high
     return cases
@@ -214,7 +214,10 @@ def waiting(prover: Prover) -> Question:
     which causes were missing; the rows, whether the time moved on."""
     if prover.evidence.leads:
         raise Doubtful
-    clocks = _clocks(prover) if are_recorded(prover.evidence) else Clocks(prover.evidence, _woven(prover), first=True)
+    is_recorded = are_recorded(prover.evidence)
+    if not (is_recorded or are_senders_known(prover.evidence)):
+        raise Doubtful
+    clocks = _clocks(prover) if is_recorded else Clocks(prover.evidence, _woven(prover))
     cases, doubtful = clocks.waits()
     if any(clocks.lacks_a_cause(wait) for wait in doubtful):
         raise Doubtful
@@ -250,4 +253,6 @@ def _sequences(prover: Prover) -> Sequences:
 @once
 def _clocks(prover: Prover) -> Clocks:
     prover.require_time()
+    if not are_recorded(prover.evidence):
+        raise Doubtful
     return Clocks(prover.evidence, _woven(prover))

@@ -6,12 +6,14 @@ decide on those rows.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from ..certificates.evidence import Doubtful
 from ..certificates.prover import Prover
-from ..certificates.ranges import Ranges, overlap
-from ..facts import View
+from ..certificates.ranges import Ranges, difference, overlap
+from ..certificates.records import Delivered
+from ..facts import Installed, View
 
 
 def view_atomicity(prover: Prover) -> int:
@@ -21,18 +23,34 @@ def view_atomicity(prover: Prover) -> int:
         between: dict[tuple[View, View], dict[str, Ranges]] = {}
         for history in prover.run.all:
             installations = history.views.get(group, [])
-            if len({installed.view for installed in installations}) < len(installations):
-                raise Doubtful
             prover.require_sets()
-            mine = prover.evidence.in_views((history.name, group))
-            for one, other in pairwise(installations):
+            mine = _since(installations, prover.evidence.delivered.get((history.name, group), {}))
+            for delivered, (one, other) in zip(mine, pairwise(installations), strict=False):
                 if one.stay != other.stay:
                     continue
-                delivered = mine.get(one.view, {})
                 cases += (one.view, other.view) in between
-                if between.setdefault((one.view, other.view), delivered) != delivered:
-                    raise Doubtful
+                first = between.setdefault((one.view, other.view), delivered)
+                if first != delivered:
+                    for sender in sorted(first.keys() | delivered.keys()):
+                        mine_of, theirs = delivered.get(sender, ()), first.get(sender, ())
+                        prover.doubt(group, sender, difference(mine_of, theirs) + difference(theirs, mine_of))
     return cases
+
+
+def _since(installations: Sequence[Installed], intervals: Mapping[str, Sequence[Delivered]]) -> list[dict[str, Ranges]]:
+    """What a process delivers after each of its installations and before the next."""
+    starts = [installed.index for installed in installations]
+    found: list[dict[str, Ranges]] = [{} for _ in installations]
+    for sender, mine in intervals.items():
+        for interval in mine:
+            place = bisect_right(starts, interval.first) - 1
+            if place < 0:
+                continue
+            before, low = found[place].get(sender, ()), interval.low
+            if before and before[-1][1] + 1 == low:
+                before, low = before[:-1], before[-1][0]
+            found[place][sender] = (*before, (low, interval.high))
+    return found
 
 
 def sender_in_view(prover: Prover) -> int:
@@ -48,7 +66,7 @@ def sender_in_view(prover: Prover) -> int:
                 if view is not None and sender in view.members:
                     cases += interval.high - interval.low + 1
                 elif view is not None and is_member:
-                    raise Doubtful
+                    prover.doubt(group, sender, [(interval.low, interval.high)])
     return cases
 
 
@@ -68,6 +86,6 @@ def same_view(prover: Prover) -> int:
                     if sent_in is None:
                         continue
                     if sent_in is not view:
-                        raise Doubtful
+                        prover.doubt(group, sender, [(max(interval.low, span.low), min(interval.high, span.high))])
                     cases += common
     return cases
