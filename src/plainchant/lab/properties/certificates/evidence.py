@@ -109,28 +109,33 @@ class Evidence:
     @cached_property
     def sets(self) -> dict[Place, dict[str, Ranges]] | None:
         """What each process delivers of each sender; None if a process delivers out of order or twice."""
-        return {
-            place: {sender: added((), ((each.low, each.high) for each in intervals)) for sender, intervals in by_sender.items()}
-            for place, by_sender in self.delivered.items()
-        }
+        found: dict[Place, dict[str, Ranges]] = {}
+        for place, by_sender in self.delivered.items():
+            mine = found[place] = {}
+            for sender, intervals in by_sender.items():
+                low, high = intervals[0].low, intervals[0].high
+                if low < 1:
+                    return None
+                before: list[Range] = []
+                for interval in intervals[1:]:
+                    if interval.low <= high:
+                        return None
+                    if interval.low != high + 1:
+                        before.append((low, high))
+                        low = interval.low
+                    high = interval.high
+                mine[sender] = (*before, (low, high))
+        return found
 
     @cached_property
     def covered(self) -> dict[Place, dict[str, Ranges]]:
         """What each process delivers of each sender, in whatever order and however often."""
         if self.sets is not None:
             return self.sets
-        found: dict[Place, dict[str, Ranges]] = {}
-        for place, by_sender in self.delivered.items():
-            mine = found[place] = {}
-            for sender, intervals in by_sender.items():
-                joined: list[Range] = []
-                for low, high in sorted((each.low, each.high) for each in intervals):
-                    if joined and low <= joined[-1][1] + 1:
-                        joined[-1] = joined[-1][0], max(high, joined[-1][1])
-                    else:
-                        joined.append((low, high))
-                mine[sender] = tuple(joined)
-        return found
+        return {
+            place: {sender: added((), ((each.low, each.high) for each in intervals)) for sender, intervals in by_sender.items()}
+            for place, by_sender in self.delivered.items()
+        }
 
     @cached_property
     def ranges(self) -> dict[Place, dict[str, Range]] | None:
