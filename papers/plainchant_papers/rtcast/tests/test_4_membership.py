@@ -170,7 +170,7 @@ def test_4_4_two_requests_in_one_slot_collide_and_both_back_off() -> None:
 
 @pytest.mark.parametrize(("seed", "joins"), [(0, 64), (0, 70)])
 def test_4_4_those_who_form_the_group_and_collide_end_in_one_group(seed: int, joins: float) -> None:
-    """b and c ask a for a place in one slot, three times in a row. While they waited to ask again they formed groups of their own."""
+    """b and c ask a for a place in one slot, three times. While they waited to ask again they formed groups of their own."""
     run = simulate(
         "a b c",
         later=("d", "e"),
