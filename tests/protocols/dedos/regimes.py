@@ -154,8 +154,9 @@ def scenario_of(seed: int) -> Scenario:
 def _bursts(random: Random, names: tuple[ProcessId, ...], at: int, length: int) -> list[Fault]:
     found, longest = [], Parameters().node_timeout // 2 / MS
     for _ in range(length // (500 * MS)):
-        ends = {random.choice(("source", "target")): random.choice(names)}
-        found.append(Fault(kind="loss", at=Duration(at), length=ms(20, longest, random), rate=1, **ends))
+        end, name = random.choice(("source", "target")), random.choice(names)
+        source, target = (name, "") if end == "source" else ("", name)
+        found.append(Fault(kind="loss", at=Duration(at), length=ms(20, longest, random), rate=1, source=source, target=target))
         at += found[-1].length + ms(100, 600, random)
     return found
 
