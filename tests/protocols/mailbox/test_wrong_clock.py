@@ -1,14 +1,39 @@
-"""A sender whose clock is far behind: chaos has found one that sent the same message for ever."""
+"""Clocks that are far off: a sender that is behind (chaos found one that sent the same message for ever), or an hour ahead."""
 
 from __future__ import annotations
 
-from plainchant.protocols.mailbox import engine
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
+
+from plainchant.core.model import SECOND, Duration
+from plainchant.lab.properties import verify
+from plainchant.protocols.mailbox import engine, membership
 from plainchant.protocols.mailbox.sending import HOPELESS
 from plainchant.protocols.variants import replaced
 from plainchant.scenario import parse
+from plainchant.scenario.model import Fault, Scenario
 from plainchant.sim import Simulation
 from plainchant.sim.summary import Summary
 from plainchant.trace import TraceBuffer
+
+HOUR = Duration(3600 * SECOND)
+CLOCK = """\
+[[clock]]
+process = "p5"
+offset = "1h"
+"""
+AHEAD = """\
+protocol = "mailbox"
+members = 5
+later = ["q1"]
+duration = "5s"
+drain = "6s"
+parameters = { tolerate = "timing" }
+[[workload]]
+rate = 10
+"""
 
 SCENARIO = """\
 protocol = "mailbox"
@@ -63,3 +88,41 @@ def test_without_the_rule_it_never_ends() -> None:
     assert not summary.quiet
     assert summary.not_quiet == {"p3": "a message of p3 in g is being sent"}
     assert HOPELESS < 60
+
+
+# --- the second protocol, and a clock that is an hour ahead -----------------------------------------------------------
+
+
+def _come_and_go(ahead: str) -> Scenario:
+    """p5 is an hour ahead from the beginning, or from 500 ms on. q1 joins, p4 leaves, p3 crashes and comes back."""
+    scenario = parse(AHEAD + (CLOCK if ahead == "always" else ""))
+    events = (("join", "q1", 1.0), ("leave", "p4", 2.0), ("crash", "p3", 3.0), ("restart", "p3", 3.5))
+    faults = [Fault(kind=kind, process=process, at=Duration(round(at * SECOND))) for kind, process, at in events]
+    step = Fault(kind="step", process="p5", at=Duration(SECOND // 2), offset=HOUR)
+    return dataclasses.replace(scenario, fault=tuple(faults if ahead == "always" else [step, *faults]))
+
+
+def _waiting(scenario: Scenario) -> tuple[Sequence[str], list[str]]:
+    """What is violated, and the processes that are well and were not answered."""
+    trace = TraceBuffer()
+    Simulation(scenario, trace=trace).run()
+    table = trace.table()
+    rows = table.to_pylist()
+    asked = {(row["process"], row["kind"]) for row in rows if row["kind"] in ("join", "leave")}
+    expected = {*((name, "join") for name in ("p1", "p2", "p3", "p4", "q1", "p3#1")), ("p4", "leave")}
+    broken = [name for name, outcome in verify(table).properties.items() if outcome.violations]
+    return broken, sorted(f"{process} {kind}" for process, kind in expected - asked)
+
+
+@pytest.mark.parametrize("ahead", ["always", "from 500 ms on"])
+def test_no_process_that_is_well_waits_for_a_clock_that_is_an_hour_ahead(ahead: str) -> None:
+    """Whoever joined or left did so after the message of p5, an hour later; and the group was not formed before."""
+    assert _waiting(_come_and_go(ahead)) == ([], [])
+
+
+@pytest.mark.parametrize("ahead", ["always", "from 500 ms on"])
+def test_without_that_rule_they_do(ahead: str) -> None:
+    with replaced(membership, "is_plausible", lambda box, stamp: True):
+        broken, waiting = _waiting(_come_and_go(ahead))
+    assert broken == ["progress"]
+    assert {"q1 join", "p4 leave"} <= set(waiting)

@@ -257,6 +257,14 @@ def _takes_no_offer(self: Entrance, packet: Refuse) -> None:
         self._fail(packet.text)
 
 
+@mutant("a ring that is to stay is forgotten between two requests", Entrance, "_hears_better")
+def _forgets_soon(self: Entrance, rotation: int) -> None:
+    _HEARS_BETTER(self, 0)
+
+
+_HEARS_BETTER = Entrance._hears_better
+
+
 # --- omissions and retransmission (4.2, 4.6) --------------------------------------------------------------------------
 
 

@@ -226,7 +226,7 @@ SCENARIOS: Mapping[str, Script] = {
         dataclasses.replace(
             _sixteen(
                 "sixteen-eight",
-                _crash("p3", 1050),
+                _crash("p3", 1032),
                 network=dataclasses.replace(NEAR, header=64, delay=Delay("uniform", _time(0.1), _time(1.9))),
             ),
             parameters={"retransmissions": 0, "header": 128, "heartbeats": 8, "hold": _time(9)},
@@ -250,10 +250,10 @@ SCENARIOS: Mapping[str, Script] = {
         _forty("forty-switched", r=0, network=dataclasses.replace(CROWDED, shared=False))
     ),
     # What was under way when it stood still was thrown away as too old, r times in a row: well members had an omission.
-    "the machine stands still": Script(_stalls(0)),
+    "the machine stands still": Script(_stalls(4)),
     # It asks again and again while the ring turns, and fifteen could answer.
     "one of sixteen is deaf": Script(
-        _sixteen("deaf-of-sixteen", _deaf("p5", 1050, 400), network=dataclasses.replace(NEAR, header=64)), {"p5": "deaf"}
+        _sixteen("deaf-of-sixteen", _deaf("p5", 1032, 400), network=dataclasses.replace(NEAR, header=64)), {"p5": "deaf"}
     ),
     # Each packet takes 64 bytes more on the wire: thirty rings of one that speak all the time would fill the medium.
     "thirty find each other": Script(_sixteen("thirty-find", network=dataclasses.replace(NEAR, header=64), size=30)),
@@ -269,11 +269,23 @@ SCENARIOS: Mapping[str, Script] = {
     # p2 hears nothing for so long that it is eliminated, and of that it hears nothing either; then it asks, while the ring turns.
     "one of sixteen is deaf for a while": Script(
         dataclasses.replace(
-            _sixteen("deaf-for-a-while", _deaf("p2", 1050, 100)),
+            _sixteen("deaf-for-a-while", _deaf("p2", 1032, 100)),
             parameters={"clocks": "none", "hold": _time(7), "heartbeats": 1},
             workload=(Workload(rate=10.0, size=1300),),
         ),
         {"p2": "eliminated"},
+    ),
+    # They ask a for places in one slot, again and again. While one waited to ask again, it formed a group of its own.
+    "those who form the group collide": Script(
+        _scenario(
+            "collide",
+            "abcdef",
+            {"retransmissions": 0, "heartbeats": 1, "admission": False, "clocks": "none", "collisions": True, "backoff": 8},
+            tuple(Fault(kind="join", at=_time(at), process=process) for process, at in (("y", 64), ("z", 62))),
+            later="yz",
+            duration=900,
+            seed=12,
+        ),
     ),
     # dan has left, P is kept, and gus asks for more of it than there is: the others' promises do not allow a larger P.
     "a joiner is offered less": Script(

@@ -8,16 +8,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
-from plainchant.core.model import MS, SECOND, Duration
-from plainchant.protocols.sequencer.packets import Broadcast, Fetch, Held, Nack
+from plainchant.core.model import MS, SECOND, Duration, Reason
+from plainchant.protocols.sequencer.packets import Ask, Broadcast, Fetch, Held, Nack
+from plainchant.protocols.sequencer.parameters import ASKS
 from plainchant.scenario.model import Delay, Fault, Network, Scenario, Workload
 
 from . import failover, regimes
 from .by_hand import Letter, to
 from .failover import Run, crash_of_the_sequencer, fail_over
-from .packets_by_hand import Script, either, of_type
+from .packets_by_hand import Script, either, of_type, outside
 
 TICKS: Final = 2 * 20 * MS
 """A suspicion takes ``suspect_after`` and at most two ticks more."""
@@ -169,6 +171,44 @@ def _fetched() -> list[str]:
 
     group.wait_until(lambda: group.last_view("p2") == group.last_view("p3") == ("p2", "p3"), lose=lose)
     return [f"lost at {name}" for name in ("p2", "p3") if group.delivered(name) != ["a", "b"]]
+
+
+@case("a view that is not in force has a voter among its members")
+def _has_a_voter() -> list[str]:
+    """p2 proposes {p2, p3, p4}, which p4 alone hears of; then p4, with p5 and p1, proposes {p4}, which p5 alone hears of. p1, p5
+    and p2 are a majority of the view in force. But without p4 the next view would have no members."""
+    group = Script("p1", "p2", "p3", "p4", "p5")
+    group.pass_time(100)
+    group.carry_these(group.vote("p2", "p3", "p4"), lose=lambda letter: (letter.source, letter.target) != ("p2", "p4"))
+    group.carry_these(group.vote("p5", "p4", "p1"), lose=outside("p4", "p5"))
+    group.expire("p4", "tick", lose=outside("p4", "p5"))
+    newest = group["p5"].log.newest
+    if newest is None or newest.members != ("p4",):
+        return ["another story"]
+    group["p1"]._elect(Reason("scripted", "the script wants an election"), binding=True)
+    try:
+        group.pass_time(3 * group.parameters.suspect_after // MS, lose=outside("p1", "p5", "p2"))
+    except AssertionError as error:
+        return [str(error)]
+    return [f"{name} presides" for name in ("p1", "p5", "p2") if group[name].presides]
+
+
+@case("a silent member is asked at equal intervals")
+def _at_intervals() -> list[str]:
+    """Losses come in bursts: one that is longer than ``ask_every`` takes one or two asks more, and not all of a tick."""
+    group = Script("p1", "p2", "p3")
+    group.pass_time(100)
+    asked: list[int] = []
+
+    def lose(letter: Letter) -> bool:
+        asked.extend([group.time] if isinstance(letter.packet, Ask) else [])
+        return letter.source == "p3"
+
+    parameters = group.parameters
+    group.pass_time((parameters.suspect_after + TICKS) // MS, lose)
+    gaps = [later - earlier for earlier, later in pairwise(asked)]
+    few = len(asked) < ASKS
+    return [*(["few"] if few else []), *(["in bursts"] if not 0 < min(gaps) == max(gaps) <= parameters.ask_every else [])]
 
 
 @case("what only a dead voter held is not waited for")

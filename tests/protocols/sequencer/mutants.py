@@ -22,7 +22,7 @@ from plainchant.protocols.sequencer.hearing import Hearing
 from plainchant.protocols.sequencer.log import Log
 from plainchant.protocols.sequencer.member import Member
 from plainchant.protocols.sequencer.office import Office
-from plainchant.protocols.sequencer.packets import AckCommit, Broadcast, Change, Entry
+from plainchant.protocols.sequencer.packets import AckCommit, Ask, Broadcast, Change, Entry
 from plainchant.protocols.sequencer.parameters import Parameters
 from plainchant.protocols.sequencer.pause import Pause
 from plainchant.protocols.sequencer.requests import Requests
@@ -343,6 +343,18 @@ def _missed_at_once(self: Hearing, members: tuple[ProcessId, ...]) -> None:
 @mutant("a silent member is not asked", Hearing, "silent")
 def _asks_no_member(self: Hearing, now: int) -> tuple[ProcessId, ...]:
     return ()
+
+
+@mutant("asks go out together at a tick", Office, "ask")
+def _asks_together(self: Office) -> None:
+    for _ in range(4):
+        if silent := self.hearing.silent(self.host.now):
+            self.host.send(silent, Ask(self.group, self.epoch))
+
+
+@mutant("a view without its members", Election, "_can_decide")
+def _without_its_members(self: Election) -> bool:
+    return True
 
 
 @mutant("one gap at a time", Log, "missing")

@@ -85,6 +85,8 @@ def scenario_of(seed: int) -> Scenario:
         if random.random() < 0.5:
             faults.append(Fault(kind="crash", at=ms(1100, 2500, random), process=next(name for name in names if name != reader)))
         rates = RandomFaults(restart_halted=1.0)
+    if regime == "heavy loss" and seed // len(REGIMES) % 2:
+        faults += _bursts(Random(f"sequencer regimes, bursts {seed}"), names)
     if regime in ("long pauses", "readers", "survivors"):
         faults, later = _come_and_go(Random(f"sequencer regimes, others {seed}"), names, faults)
     return Scenario(
@@ -121,6 +123,19 @@ def _delay(random: Random, round_trip: int) -> Delay:
     mean = round_trip * MS // 2
     spread = mean * random.choice((0, 0, 3)) // 10
     return Delay("uniform", Duration(mean - spread), Duration(mean + spread)) if spread else Delay("constant", Duration(mean))
+
+
+def _bursts(random: Random, names: tuple[str, ...]) -> list[Fault]:
+    """Again and again a link, a member or the network loses everything for up to two fifths of ``suspect_after``."""
+    longest = 0.4 * PATIENT["suspect_after"] / MS
+    found, at = [], 1000.0
+    while at < 7000:
+        length, source, target = random.uniform(20, longest), random.choice(("", *names)), random.choice(("", *names))
+        found.append(
+            Fault(kind="loss", at=ms(at, at, random), length=ms(length, length, random), source=source, target=target, rate=1)
+        )
+        at += length + random.uniform(100, 600)
+    return found
 
 
 def _pauses(random: Random, names: tuple[str, ...], how: int) -> list[Fault]:

@@ -168,6 +168,22 @@ def test_4_4_two_requests_in_one_slot_collide_and_both_back_off() -> None:
     assert run.violated == []
 
 
+@pytest.mark.parametrize(("seed", "joins"), [(0, 64), (0, 70)])
+def test_4_4_those_who_form_the_group_and_collide_end_in_one_group(seed: int, joins: float) -> None:
+    """b and c ask a for a place in one slot, three times. While they waited to ask again they formed groups of their own."""
+    run = simulate(
+        "a b c",
+        later=("d", "e"),
+        seed=seed,
+        length=900,
+        parameters={"collisions": True, "backoff": 8},
+        faults=[fault("join", joins, process="d"), fault("join", 62, process="e")],
+    )
+    assert len(run.details("collision")) >= 2
+    assert {frozenset(run.views(name)[-1]) for name in "abcde"} == {frozenset("abcde")}
+    assert run.violated == []
+
+
 def test_4_4_without_collisions_both_are_let_in_at_once() -> None:
     """With this seed both knock before the same slot."""
     joins = [fault("join", 50, process="d"), fault("join", 50, process="e")]

@@ -14,6 +14,7 @@ from typing import Any
 from ...core.memory import FAILED, Connection, Copy, Disconnect, Request, Until
 from ...core.model import ProcessId
 from .box import Box, changed
+from .sending import LONGEST_LEAD
 from .times import TICK
 
 
@@ -27,6 +28,7 @@ def wait_for_place(box: Box) -> Generator[Request, Any, None]:
     for copy in range(box.copies):
         exit_ = yield box.look(copy, left)
         if exit_ is not FAILED and exit_:
+            exit_ = exit_ if is_plausible(box, exit_) else box.clock
             seen = box.times.settled + box.times.period + box.copies * box.parameters.decide
             yield Until(exit_ + seen + 2 * box.parameters.skew)
 
@@ -77,7 +79,14 @@ def _change(box: Box, connection: Connection, listed: int, copy: Copy) -> int | 
     copy.connect(box.place, connection)
     if not connection.exit:
         _excuse(box, copy, box.mask)
-    return max((entry.stamp for _, entry in copy.entries()), default=0)
+    return max((entry.stamp for _, entry in copy.entries() if is_plausible(box, entry.stamp)), default=0)
+
+
+def is_plausible(box: Box, stamp: int) -> bool:
+    """Whether a timestamp can be that of a process whose clock is right. One that lies further ahead than a slow sender's is not,
+    and with the second protocol no process that is well waits for that time, which may be an hour away. A receiver that enters
+    before such a message listens in, and the message is removed only when that receiver has had time to read it."""
+    return box.times.first or stamp <= box.host.clock() + LONGEST_LEAD + box.parameters.skew + box.parameters.schedule
 
 
 def connect(box: Box) -> Generator[Request, Any, None]:

@@ -73,7 +73,7 @@ def stack(host: Host, group: GroupId, parameters: Parameters) -> Engine:
 WITHIN = "packets take d_max or are lost, processes keep their T, and no part of the group is cut off from another"
 ALWAYS = (
     *("integrity", "fifo", "causal", "identical", "total", "self-delivery", "validity", "agreement"),
-    *("view-order", "view-atomicity", "view-exclusion", "sender-in-view"),
+    *("view-order", "view-atomicity", "view-exclusion", "sender-in-view", "convergence"),
 )
 TIMED = (
     "at most `crashes` members fail in a rotation (with r = 0 one that dies in the middle of a broadcast counts twice), and a "

@@ -5,6 +5,9 @@ the smaller name stays. A process that is alone asks it for a place like any joi
 nothing: until the group is formed no view is installed and no message taken. When all are together, or ``gather`` has passed, the
 first member of the ring says so, and all install the group's first view at that place of the order.
 
+A process that hears of a ring that is to stay does not form the group by itself, however long it waits to be let in there: it is
+refused like a joiner, or there would be two groups of one name.
+
 **Joining.** The joiner knocks at its contacts, one at a time and at random times (:attr:`~.interface.Interface.crowd`), so that
 the heartbeat with the slot bit is sent to it too (on a broadcast medium it would hear it anyway). In the slot it asks the member
 that comes next, its sponsor, and keeps all that it hears of that ring from then on. It is in when *every* member of the view has
@@ -44,7 +47,7 @@ class Entrance:
         self._contacts: tuple[ProcessId, ...] = ()
         self._until = 0
         self._founded = 0
-        self._better_at = -(1 << 62)  # When a ring was heard of that is to stay rather than ours
+        self._better_until = 0  # So long a ring that is to stay rather than ours counts as being there
         self._heard_at = -(1 << 62)  # When anybody was heard of who is not on our ring
         self._knockers: dict[ProcessId, int] = {}
         self._to_mention: dict[ProcessId, None] = {}  # Processes that have knocked at us, for our next heartbeat
@@ -70,7 +73,7 @@ class Entrance:
     @property
     def looks_elsewhere(self) -> bool:
         """Whether our ring is one that is to be given up: it takes nobody in."""
-        return not self._ring.will_form and (bool(self._asked) or self._better_at > self._host.now - 3 * self._knock_every)
+        return not self._ring.will_form and (bool(self._asked) or self._host.now < self._better_until)
 
     @property
     def _knock_every(self) -> int:
@@ -132,9 +135,14 @@ class Entrance:
         if set(self._form) <= set(self._ring.ring):
             return True
         now = self._host.now
-        if self.looks_elsewhere or self._heard_at > now - 3 * self._knock_every:
-            return now >= self._until + PATIENCE * int(self._ring.parameters.gather)
-        return now >= self._until
+        if self.looks_elsewhere:
+            return False  # the group is there already, or will be: we ask for a place, until we are refused
+        return now >= (self._latest if self._heard_at > now - 3 * self._knock_every else self._until)
+
+    @property
+    def _latest(self) -> int:
+        """When a process has looked for the group for long enough, whoever is about."""
+        return self._until + (PATIENCE * int(self._ring.parameters.gather) if self._form else 0)
 
     def expire(self, timer: Timer) -> None:
         if timer == KNOCK:
@@ -146,8 +154,9 @@ class Entrance:
         if self.is_installed:
             return
         ring = self._ring
-        if self.is_outside and self._host.now >= self._until:
+        if (self.is_outside or self.looks_elsewhere) and not self._asked and self._host.now >= self._latest:
             self.stop()
+            ring.abandon()
             text = self._why or f"no member of {self._group} has answered"
             self._host.refused(self._group, Reason("nobody", f"{self._host.me} was not let into {self._group}: {text}"))
             return
@@ -172,9 +181,13 @@ class Entrance:
             if source in self._knockers:
                 self._to_mention[source] = None
             return
-        self._better_at = self._host.now
+        self._hears_better(0)
         if len(ring.ring) > 1:
             self._give_up_ring(knock.ring)
+
+    def _hears_better(self, rotation: int) -> None:
+        """A ring is there that is to stay rather than ours. It answers knocks once in a rotation."""
+        self._better_until = max(self._better_until, self._host.now + 3 * self._knock_every + self._patience(2 * rotation))
 
     def _note_knocker(self, process: ProcessId) -> None:
         if process in self._knockers or len(self._knockers) < KNOCKERS:
@@ -235,15 +248,17 @@ class Entrance:
                 self._host.set_timer(ACKS, self._host.now + self._patience(3 * beat.rotation))
             return
         ring = self._ring
-        if self.is_installed or not beat.slot or self._asked or self._host.now < self._not_before:
+        if self.is_installed or not beat.slot or self._asked:
             return
         if not self.is_outside:
             if ring.will_form or not (beat.formed or beat.ring < ring.name):
                 return
-            self._better_at = self._host.now
-            if len(ring.ring) > 1:
-                self._give_up_ring(beat.ring)
-                return
+            self._hears_better(beat.rotation)  # also while we wait to ask it again, or we would form a group of our own
+        if self._host.now < self._not_before:
+            return
+        if not self.is_outside and len(ring.ring) > 1:
+            self._give_up_ring(beat.ring)
+            return
         if self._host.me == beat.next:
             return
         if not ring.fresh(source, beat.at, "Beat"):
@@ -286,6 +301,7 @@ class Entrance:
         self._why = why
         rounds = 1 + self._host.random.randrange(self._ring.parameters.backoff)
         self._not_before = self._host.now + self._patience(rounds * self._asked_rotation)
+        self._hears_better(self._asked_rotation)
         self._host.record("reject", self._group, join=True, why=why, rounds=rounds)
         self._forget_asking()
         self._host.cancel_timer(ACKS)
@@ -351,6 +367,7 @@ class Entrance:
             return
         self._host.cancel_timer(ACKS)
         self._forget_asking()
+        self._better_until = 0  # this is the ring that was to stay
         ring.advisor.adopt(partial)
         ring.enter(ack, min([self._first_ack_at, *(came for _, data, came in kept if data.visit == ack.visit)]))
         if ack.formed:

@@ -151,6 +151,9 @@ class Member(Engine, Standing):
         elif timer == "sync":
             if self.office is not None:
                 self.office.full_for_long()
+        elif timer == "ask":
+            if self.office is not None:
+                self.office.ask()
         elif timer == "election":
             self._election_timer()
         else:
@@ -171,7 +174,7 @@ class Member(Engine, Standing):
         self.office = self.election = self.rebuild = None
         self.presides = False
         self.listening = NO_EPOCH
-        for timer in ("tick", "retry", "nack", "sync", "election"):
+        for timer in ("tick", "retry", "nack", "sync", "ask", "election"):
             self.host.cancel_timer(timer)
 
     def _ignore(self, source: ProcessId, packet: Packet) -> None:

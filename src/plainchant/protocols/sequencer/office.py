@@ -69,7 +69,7 @@ class Office:
         self._had_turn: dict[ProcessId, None] = {}  # processes that had a turn since
         self.capacity = Capacity(standing.host, standing.group, standing.parameters, log, standing.room)
         self._stride = self.capacity.stride
-        self._busy = False
+        self._busy = self._asking = False
         self.hearing = Hearing(standing.host, standing.group, standing.parameters, pace)
         # Members whose applications have held the group up for too long. They are heard, and vote on the view without them.
         self._stuck: dict[ProcessId, Reason] = {}
@@ -526,9 +526,8 @@ class Office:
         if stopped:
             self._forgive(now)
         self.hearing.look(now)
-        if silent := self.hearing.silent(now):
-            for _ in range(self.parameters.asks_at_once):
-                self.host.send(silent, Ask(self.group, self.epoch))
+        if not self._asking:
+            self.ask()
         if self._any_survivor and self.proposed and self.hearing.suspects:
             self._advance()
             if self.standing.done:
@@ -555,6 +554,14 @@ class Office:
             if full_since is not None and now - full_since >= self.parameters.sync_after:
                 self.full_for_long()
         return None
+
+    def ask(self) -> None:
+        """Asks members that will be suspected if they are not heard soon, and again after ``ask_every`` until that is settled."""
+        silent = self.hearing.silent(self.host.now)
+        self._asking = bool(silent)
+        if silent:
+            self.host.send(silent, Ask(self.group, self.epoch))
+            self.host.set_timer("ask", self.host.now + self.parameters.ask_every)
 
     def _forgive(self, now: int) -> None:
         """This process was stopped: the other members were neither silent nor late."""

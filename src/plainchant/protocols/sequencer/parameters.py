@@ -86,9 +86,14 @@ class Parameters:
         return self.partitions == "none"
 
     @property
-    def asks_at_once(self) -> int:
-        """How often at each tick the sequencer asks a member that was not heard for half of ``suspect_after``."""
-        return -(-ASKS // max(1, self.suspect_after // 2 // self.heartbeat))
+    def ask_after(self) -> int:
+        """How long the sequencer does not hear a member before it asks it: a third of ``suspect_after``, and two of its words."""
+        return max(self.suspect_after // 3, 2 * max(self.heartbeat, self.quiet_after))
+
+    @property
+    def ask_every(self) -> int:
+        """Time between two asks: they are spread evenly, because packets are often lost in bursts."""
+        return min(int(self.heartbeat), max(1, (self.suspect_after - self.ask_after) // ASKS))
 
     @property
     def reach(self) -> int:
