@@ -78,7 +78,8 @@ class Found(Result):
         if self.few is not None:
             for report in self.few.decided(rows):
                 self.add_report(report, 1, self.rows, most)
-            self.few = None
+            # Times may still raise another question.
+            self.few = dataclasses.replace(self.few, questions={}) if self.untimed is not None else None
 
     def settle_odd(self, rows: pa.Table, files: Sequence[Part]) -> None:
         """Says what is malformed, from the rows that may be."""
