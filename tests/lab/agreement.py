@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from plainchant.lab.properties import Verification, verify
 from plainchant.lab.properties.certificates.unit import Unit
+from plainchant.lab.properties.certificates.waits import stated_bound
 from plainchant.lab.properties.timing.deadlines import timed
 from plainchant.lab.verify.check import Found, check, examine, judge_alone, look_closely, needed_of, settle_narrowed, together
 
@@ -64,7 +65,9 @@ def check_narrowed(table: pa.Table, rows: int, properties: Sequence[str] | None)
     before: dict[str, Found] = {}
     for run in table.column("run").unique().to_pylist():
         own = table.filter(pc.equal(table["run"], run))
-        units = [Unit(own.slice(first, rows)) for first in range(0, own.num_rows, rows)]
+        starts = own.filter(pc.equal(own["kind"], "start")).column("detail").unique().to_pylist()
+        bounds = {run: max(map(stated_bound, starts), default=0)}  # as tasks are told where the run begins
+        units = [Unit(own.slice(first, rows), bounds=bounds) for first in range(0, own.num_rows, rows)]
         slices = [unit.slice(0, alone=True) for unit in units]
         found = judge_alone(run, slices, properties, narrow_from=0)
         before[run] = dataclasses.replace(found)
