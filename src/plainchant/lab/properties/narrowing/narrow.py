@@ -35,7 +35,7 @@ from ..order import reference as order
 from ..owing import Owing
 from ..report import Report
 from .rest import Rest
-from .split import Split, cases_of, split
+from .split import Split, cases_of, prepare, split
 from .walks import Walk, Walks
 
 NARROWED: Final = (
@@ -212,7 +212,8 @@ def searched(narrowed: Narrowed, rows: pa.Table) -> list[Report]:
     """The reports of a run's narrowed properties, given its rows about the doubtful messages; with the cases of the whole run."""
     schema = narrowed.skeleton.schema
     run = next(runs_of(pa.concat_tables([narrowed.skeleton, rows.select(schema.names).cast(schema)])))
-    run.partly = narrowed.parts.partly if narrowed.parts is not None else ()
+    if narrowed.parts is not None:
+        prepare(narrowed.parts, run)
     owing = Owing(run)
     found = []
     for name in CATALOGUE:

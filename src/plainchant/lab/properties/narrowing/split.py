@@ -37,6 +37,7 @@ class Split:
     whole: dict[str, int]  # cases of the whole run: of two processes' order, of ``acyclic``, and of ``causal``
     delivered: frozenset[tuple[str, Key]]  # processes, and from whom they deliver something of the rest
     partly: frozenset[Key]  # senders with messages in the rest
+    fates: dict[str, tuple[bool, bool]]  # by process: whether it crashed, and was cut, in the whole run
 
 
 def split(
@@ -66,12 +67,19 @@ def split(
     delivered = frozenset(
         (process, (group, sender)) for (process, group), mine in rest.evidence.delivered.items() for sender in mine
     )
-    found = Split(
-        {name: cases.get(name, 0) for name in names if name not in OF_MESSAGES or name in cases}, whole, delivered, doubts.partly
-    )
+    proved = {name: cases.get(name, 0) for name in names if name not in OF_MESSAGES or name in cases}
+    fates = {history.name: (history.crashed, history.cut) for history in evidence.facts.all}
+    found = Split(proved, whole, delivered, doubts.partly, fates)
     if not found.rest:
         raise Doubtful
     return found, strands.ranges(doubts.found.nonzero()[0].tolist()), rest.aside
+
+
+def prepare(parts: Split, run: Run) -> None:
+    """Tells the run of the doubtful messages what only the whole run shows."""
+    run.partly = parts.partly
+    for history in run.all:
+        history.crashed, history.cut = parts.fates[history.name]
 
 
 def cases_of(parts: Split, run: Run, owing: Owing, report: Report) -> int:
