@@ -259,7 +259,8 @@ def _knots(after: dict[Message, dict[Message, History]]) -> list[list[Message]]:
 
 
 def _show_cycle(report: Report, knot: list[Message], after: dict[Message, dict[Message, History]]) -> None:
-    start = min(knot, key=lambda m: (min(report.run.when(d.place) for d in report.run.deliveries_of(m)), m))
+    ordered = sorted(knot, reverse=True)  # of those that are delivered at the same time, the last one, however the knot was found
+    start = min(ordered, key=lambda m: min(report.run.when(d.place) for d in report.run.deliveries_of(m)))
     cycle = _shortest_cycle(start, set(knot), after)
     # Two steps at one process are one step at it: what is left are the messages where the witness changes.
     steps = [(first, second, after[first][second]) for first, second in pairwise(cycle)]
