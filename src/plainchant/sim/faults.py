@@ -90,8 +90,9 @@ class SimFaults:
 
     def pause(self, process: SimHost, until: int) -> None:
         process.pause(until)
+        self._kernel.at(until, self._resume, process)
 
-    def resume(self, process: SimHost) -> None:
+    def _resume(self, process: SimHost) -> None:
         if process.alive and 0 < process.processor.paused_until <= self._kernel.now:
             process.resume()
 
@@ -103,7 +104,7 @@ class SimFaults:
         now = self._kernel.now
         if not self._over and host.alive and now < until:
             host.pause(now + stopped)
-            self._kernel.at(now + stopped, self.resume, host)
+            self._kernel.at(now + stopped, self._resume, host)
             self._kernel.at(now + SLICE, self._stop_and_go, task)
 
     def step_clock(self, fault: Fault) -> None:

@@ -82,10 +82,6 @@ class LiveFaults:
     def pause(self, process: Process, until: int) -> None:
         process.pause(until)
 
-    def resume(self, process: Process) -> None:
-        if process.paused_until <= self.now:
-            process.resume()
-
     def keep_busy(self, process: Process, until: int, share: float) -> None:
         process.keep_busy(until, share)
 

@@ -162,9 +162,18 @@ class Process:
             self.killed = self.killed or why
 
     def pause(self, until: int) -> None:
-        """Stops it until a time, ns of the monotonic clock; a longer pause that is under way stays."""
+        """Stops it until a time, ns of the monotonic clock; a longer pause that is under way stays. A timer of its own ends it,
+        as the agenda of faults may wait for other processes, and the pause must not last longer than the trace says."""
         if self._signal(signal.SIGSTOP):
             self.paused_until = max(until, self.paused_until)
+            self._end_pause()
+
+    def _end_pause(self) -> None:
+        left = self.paused_until - time.monotonic_ns()
+        if left > 0:
+            asyncio.get_running_loop().call_later(left / SECOND, self._end_pause)
+        else:
+            self.resume()
 
     def keep_busy(self, until: int, share: float) -> None:
         """Stops it for a share of every :data:`SLICE` until a time."""

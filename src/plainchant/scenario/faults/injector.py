@@ -81,10 +81,7 @@ class Backend(Protocol[P]):
         """Crashes a process later: after its k-th event, or in the middle of its next broadcast. Records the fault."""
 
     def pause(self, process: P, until: int) -> None:
-        """Stops a process until a time; a longer pause that is under way stays."""
-
-    def resume(self, process: P) -> None:
-        """Continues a process whose pause is over."""
+        """Stops a process, and lets it go on at a time; a longer pause that is under way stays."""
 
     def keep_busy(self, process: P, until: int, share: float) -> None:
         """Stops a process for a share of every :data:`SLICE` until a time."""
@@ -272,12 +269,7 @@ class Injector(Generic[P]):
         process = self._running(fault)
         if process is not None:
             await self._backend.record([process], fault)
-            until = self._backend.now + fault.length
-            self._backend.pause(process, until)
-            self._backend.at(until, partial(self._resume, process))
-
-    async def _resume(self, process: P) -> None:
-        self._backend.resume(process)
+            self._backend.pause(process, self._backend.now + fault.length)
 
     async def _busy(self, fault: Fault) -> None:
         process = self._running(fault)
