@@ -116,7 +116,7 @@ def _waiting(scenario: Scenario) -> tuple[Sequence[str], list[str]]:
 
 @pytest.mark.parametrize("ahead", ["always", "from 500 ms on"])
 def test_no_process_that_is_well_waits_for_a_clock_that_is_an_hour_ahead(ahead: str) -> None:
-    """Whoever joined or left did so after the message of p5, an hour later; and the group was not formed before."""
+    """Processes joined and left after the message of p5, an hour later; and the group was not formed before."""
     assert _waiting(_come_and_go(ahead)) == ([], [])
 
 

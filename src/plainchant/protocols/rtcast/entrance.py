@@ -141,7 +141,7 @@ class Entrance:
 
     @property
     def _latest(self) -> int:
-        """When a process has looked for the group for long enough, whoever is about."""
+        """When a process has looked for the group for long enough, whatever it has heard."""
         return self._until + (PATIENCE * int(self._ring.parameters.gather) if self._form else 0)
 
     def expire(self, timer: Timer) -> None:

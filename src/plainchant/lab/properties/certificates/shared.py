@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .columns import Ints, small_type
 
-SHARE: Final = 16_384  # a piece of a tape has about so many deliveries
+SHARE: Final = 16_384  # deliveries in a piece of a tape, about
 _LEAST: Final = 256  # shorter pieces travel with their slice
 
 

@@ -186,7 +186,7 @@ class Doubts:
         holes = list(_holes(intervals))
         if not holes or history.timing_fault:
             return
-        if key[0] not in self._evidence.facts.viewed and key in self._strands.odd:  # numbers that nobody knows may be owed
+        if key[0] not in self._evidence.facts.viewed and key in self._strands.odd:  # numbers that no process sent may be owed
             first, last = self._strands.numbers_of(key)[[0, -1]].tolist()
             self.add(self._strands.within(key, first, last))
         mine = [self._strands.within(key, each.low, each.high) for each in intervals]

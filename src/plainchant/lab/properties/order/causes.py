@@ -598,7 +598,7 @@ class Clocks:
     def lacks_a_cause(self, wait: Wait) -> bool:
         """Whether a process may owe a cause of a message, and does not deliver it."""
         if wait.history.timing_fault:
-            return True  # nobody asks here what it lacks
+            return True  # what it lacks is not followed here
         for lacking in lacking_of(self._evidence, wait.history):
             sender = self._places[lacking.span.process]
             first = self.told[lacking.span.process, lacking.span.group][lacking.low - 1]

@@ -180,7 +180,7 @@ class _Waiting:
 
     def _without_repetitions(self, steps: Sequence[Steps]) -> _Delivered:
         """What is delivered for the first time. Where a step begins or ends with a repetition, its first or last new message is
-        delivered so many quanta later or earlier at most as it repeats messages."""
+        delivered later or earlier by at most one quantum for each repetition in it."""
         columns = zip(*((s.numbers, s.lasts, s.begins, s.ends, s.indices) for s in steps), strict=True)
         numbers, lasts, begins, ends, indices = [np.concatenate(column) for column in columns] or [np.zeros(0, np.int64)] * 5
         if self._prover.evidence.sets is not None:
