@@ -3,7 +3,7 @@
 Every node has a relay that is in no group, and a second process that can take over from it: so relays and distributors can crash
 without members. The relays are ``n1.r``, which is the distributor too, and ``n2.r`` (:data:`RELAYS`). Receivers that are to read
 late have operations that take long. Times are in ms. The message is sent at :data:`AT` and in all mailboxes half a millisecond
-later; what crashes does so at :data:`CRASH`.
+later; what crashes does so at :data:`CRASH`. By then all relays have listened for long enough to take over at once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from plainchant.scenario.model import Fault, Workload
 from ..runs import fault
 from .towns import Plan, message, plan
 
-AT: Final = 500.0
-CRASH: Final = 505.0
+AT: Final = 700.0
+CRASH: Final = 705.0
 RELAYS: Final = ("n1.r", "n2.r")
 
 

@@ -437,6 +437,25 @@ def _not_asked(self: Nodes) -> None:
     pass
 
 
+@mutant("a process is known to all nodes as soon as it has a seat", Nodes, "start", BETWEEN)
+def _known_at_once(self: Nodes, life: int, relay: ProcessId, networked: tuple[ProcessId, ...]) -> None:
+    self._named()
+    _START(self, life, relay, networked)
+
+
+_START = Nodes.start
+
+
+@mutant("a node that is known by name only is not asked", Nodes, "_unheard", BETWEEN)
+def _unasked(self: Nodes) -> list[Any]:
+    return []
+
+
+@mutant("a node counts for nothing until it is in a processor group", Nodes, "will_be", BETWEEN)
+def _counts_for_nothing(self: Nodes, process: ProcessId) -> bool:
+    return False
+
+
 @mutant("nodes that are silent stay", Nodes, "_leaving", ("nodes", "lans"))
 def _for_ever(self: Nodes, time: int) -> Any:
     return []

@@ -93,6 +93,18 @@ def _course_of(seed: int) -> Scripted:
     return Scripted(scenario, script, excludes=False)
 
 
+def _unheard_until(end: float) -> Scripted:
+    """n1.a, alone on n1, stops. n1.c joins there, and relays from 1411 on, when n2 has given n1 up. It knows n2 by name only, and
+    n2 does not hear it before ``end``."""
+    return _between(
+        "n1.a n2.a", messages("n2.a", 300, 60, rate=20), relays="", later="n1.c", until=3000, excludes=True,
+        faults=[
+            fault("pause", 800, process="n1.a", length=4000), fault("join", 1150, process="n1.c", group="g"),
+            fault("cut", 1150, source="n1.c", target="n2.a", length=end - 1150),
+        ],
+    )  # fmt: skip
+
+
 SCENARIOS: dict[str, Scripted] = {
     # n1.a has read 20 messages that n2 has not got, as many as the box has elements. The box and the distributor crash, and n1.a
     # sends while it restores.
@@ -253,6 +265,11 @@ SCENARIOS: dict[str, Scripted] = {
         "n1.a n2.a n3.a", messages("n1.a", 300, 60, rate=20), relays="", until=2000, excludes=True,
         faults=[fault("omit", 800, process="n1.a", packet="Present", source="n2.a", count=5)],
     ),
+    # n1.c is heard when it has had its seat for longer than it takes to hear of all nodes; when one Present more is all that it
+    # would get; and when it is about to take the office.
+    "a newcomer on a node that was given up": _unheard_until(1740),
+    "a newcomer that is heard late": _unheard_until(1900),
+    "a newcomer that is heard at the last moment": _unheard_until(1940),
     # A distributor is stopped for so long that others have another one; and nodes that were given up answer one.
     "a distributor that goes on": _course_of(2420),
     "a node that answers late": _course_of(3104),

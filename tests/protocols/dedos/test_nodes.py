@@ -10,7 +10,7 @@ import pytest
 from plainchant.core.model import MS, Duration, Packet
 from plainchant.core.wire import Codec
 from plainchant.protocols.dedos.nodes import Appeared, Formed, Gone, Nodes, NodesEvent, Replaced, Returned
-from plainchant.protocols.dedos.nodes_packets import PACKETS, Claim, NewGroup, Present
+from plainchant.protocols.dedos.nodes_packets import PACKETS, AskPresent, Claim, NewGroup, Present
 from plainchant.protocols.dedos.parameters import Parameters
 from plainchant.scenario.model import Delay, Network
 from plainchant_papers.dedos.variants import RULES
@@ -369,6 +369,47 @@ def test_returned_once_a_present_whatever_the_network() -> None:
     bench.hear("n2.a", life=2)
     bench.run(540 * MS)
     assert bench.nodes.alive["n2"].life == 2
+
+
+def test_nodes_that_are_known_by_name_only_are_asked_before_this_process_knows_all() -> None:
+    bench = Bench()
+    bench.run(200 * MS)
+    asked = {packet.node: to for to, packet in bench.sent(AskPresent)}
+    assert asked == {"n2": ("n2.a", "n2.b"), "n3": ("n3.a",)}
+    bench.hear("n2.a")
+    before = len(list(bench.sent(AskPresent)))
+    bench.run(249 * MS)
+    assert {packet.node for _, packet in list(bench.sent(AskPresent))[before:]} == {"n3"}
+    knew_all = bench.nodes.knows_all
+    bench.run(252 * MS)
+    assert (knew_all, bench.nodes.knows_all) == (False, True)
+    before = len(list(bench.sent(AskPresent)))
+    bench.run(500 * MS)
+    assert {packet.node for _, packet in list(bench.sent(AskPresent))[before:]} == {"n2"}, "which is silent"
+
+
+def test_who_listens_knows_all_only_some_time_after_its_node_has_named_it() -> None:
+    bench, knew_all = Bench(relay="n1.b"), []
+    for until, named in ((1000, ()), (1300, ("n1.b",)), (1500, ("n1.b", "n1.a")), (1749, ())):
+        bench.run(until * MS)
+        knew_all.append(bench.nodes.knows_all)
+        if named:
+            bench.hear("n1.b", networked=named)
+    assert knew_all == [False, False, False, False]
+    bench.run(1751 * MS)
+    assert bench.nodes.knows_all
+
+
+def test_a_process_that_its_node_has_not_named_is_answered_if_the_node_was_heard() -> None:
+    bench = Bench()
+    bench.run(61 * MS)
+    bench.hear("n2.a", 60 * MS)
+    for time in (111, 320):  # n2 is alive, and then gone
+        bench.run(time * MS)
+        bench.nodes.receive("n2.c", AskPresent("n1"))
+        assert list(bench.sent(Present))[-1][0] == ("n2.c",)
+        bench.nodes.receive("n9.x", AskPresent("n1"))
+        assert list(bench.sent(Present))[-1][0] == ("n2.c",), "nothing was heard of n9"
 
 
 def test_a_long_table_goes_in_several_packets() -> None:

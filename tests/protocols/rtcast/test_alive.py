@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from plainchant.lab.show import decode
 from plainchant.protocols.rtcast import DESCRIPTION, Parameters
 from plainchant.protocols.rtcast.gaps import Gaps
 from plainchant.protocols.rtcast.interface import KNOCK, REQUEST, Interface
+from plainchant.protocols.rtcast.order import Order
 from plainchant.protocols.rtcast.packets import Ask, Data, Here
 from plainchant.protocols.rtcast.ring import Ring
 from plainchant.protocols.rtcast.sizes import FRAME, largest, size_of
@@ -311,3 +312,39 @@ def test_the_last_packet_of_a_dead_member_is_repaired_although_a_member_is_slow(
         summary = Simulation(scenario, trace=trace).run()
     assert {summary.processes[name].state for name in "abcd"} == {"halted" if variant else "alive"}
     assert verify(trace.table()).properties["progress"].verdict == ("violated" if variant else "holds")
+
+
+@WITHOUT.replaces("only the last turns of a member that is gone are passed over", Order, "_is_over")
+def _is_last(self: Order, visit: int, gone: Mapping[str, int]) -> bool:
+    return visit == self.visit and (self.complete or self.holder in gone)
+
+
+@pytest.mark.parametrize("after", [4, 8])
+@pytest.mark.parametrize("variant", ["", "only the last turns of a member that is gone are passed over"])
+def test_a_turn_of_a_dead_member_whose_packets_reached_no_member_holds_no_member_up(variant: str, after: int) -> None:
+    """Every copy of d's packet is lost, its heartbeat is heard, and d dies before it can send the packet again. Others have had
+    their turns before d is eliminated. Live, four others waited for that packet to the end (chaos, round seed 21000302)."""
+    scenario = Scenario(
+        protocol="rtcast",
+        members=("a", "b", "c", "d"),
+        seed=1,
+        duration=Duration(9 * SECOND),
+        drain=Duration(30 * SECOND),
+        parameters={
+            **{"retransmissions": 3, "delay_max": Duration(250 * MS), "hold": Duration(20 * MS), "idle_hold": Duration(4 * MS)},
+            "timing": "soft",
+        },
+        network=Network(delay=Delay("uniform", Duration(500 * US), Duration(6 * MS))),
+        workload=(Workload(rate=20.0),),
+        fault=(
+            *(Fault(kind="omit", at=Duration(4 * SECOND), process=name, source="d", packet="Data") for name in "abcd"),
+            Fault(kind="crash", at=Duration(4 * SECOND + after * MS), process="d"),
+        ),
+    )
+    trace = TraceBuffer()
+    with WITHOUT[variant].applied(must_act=bool(variant)):
+        summary = Simulation(scenario, trace=trace).run()
+    assert {summary.processes[name].state for name in "abc"} == {"halted" if variant else "alive"}
+    found = verify(trace.table())
+    assert found.properties["progress"].verdict == ("violated" if variant else "holds")
+    assert variant or found.verdict == "holds"

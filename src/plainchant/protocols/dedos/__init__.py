@@ -53,16 +53,17 @@ def settle(parameters: Any) -> int:
 def progress(parameters: Any, groups: Mapping[GroupId, Sequence[ProcessId]]) -> Progress:
     """How long a hung process can hold up the others.
 
-    A process that hangs is excluded after ``silence``: its neighbours see its last stamp at most a poll late, and notice at most
-    a poll late that it stands still. A process whose application does not read halts after ``patience``, which it notices within
-    a poll. Both are changes of members, from which the time counts anew. *Within a node* the survivors then delete the process
-    and restore a box: a few operations, and a poll where they wait for each other. *Between nodes* a process may be alone on its
-    node. Then the node is missed after ``misses`` rounds; a relay that asks it in vain waits as long before it calls for another
-    distributor, and each of the other nodes that has members may call before it is this node's turn (``retry`` + 2 ``delta``
-    each). The new distributor asks, loads and begins in three exchanges. Packets may be lost: 10 repetitions are allowed for the
-    exchanges of a change, and 10 for those of a message; a node that is not heard is asked before it is missed, except with
-    ``misses`` = 1 (:mod:`.nodes`). A request to join or to form that cannot be met is refused, or goes on
-    with the processes that are there, after 12 times ``misses`` rounds.
+    A process that hangs is excluded after ``silence``: its neighbours see its last stamp at most a poll late, and notice at
+    most a poll late that it stands still. A process whose application does not read halts after ``patience``, which it
+    notices within a poll. Both are changes of members, from which the time counts anew. *Within a node* the survivors then
+    delete the process and restore a box: a few operations, and a poll where they wait for each other. *Between nodes* a
+    process may be alone on its node. Then the node is missed after ``misses`` rounds; a relay that asks it in vain waits as
+    long before it calls for another distributor, and each of the other nodes that has members may call before it is this
+    node's turn (``retry`` + 2 ``delta`` each). A relay that has only come waits for the nodes that it may not have heard
+    instead (:attr:`.nodes.Nodes.knows_all`). The new distributor asks, loads and begins in three exchanges. Packets may be
+    lost: 10 repetitions are allowed for the exchanges of a change, and 10 for those of a message; a node that is not heard is
+    asked before it is missed, except with ``misses`` = 1 (:mod:`.nodes`). A request to join or to form that cannot be met is
+    refused, or goes on with the processes that are there, after 12 times ``misses`` rounds.
     """
     if parameters.reach == "lan" and not parameters.reserve:
         full = "with reserve = 0 the senders of a node can fill its mailbox, and a number that all wait for has no place in it"

@@ -50,7 +50,6 @@ class Dedos(Engine):
         self.distributors: dict[GroupId, Distributor] = {}
         self.failed: dict[ProcessId, None] = {}  # Processes of this node that have crashed
         self.place, self.life = -1, 0
-        self.seated = 0  # When this process took its seat, or went on after it had been stopped
         self.relay: ProcessId = ""  # The relay of this node; empty: it is not known yet
         self.local: tuple[ProcessId, ...] = ()  # The networked processes of this node, in the order of their seats
         self.seats = Box(host, SEATS, parameters)  # Where the processes of this node stamp their presence
@@ -82,14 +81,13 @@ class Dedos(Engine):
         if not isinstance(port, Port):
             self.host.halt(Reason("no seat", port))
             return
-        self.place, self.life, self.seated = port.place, port.epoch, self.host.now
+        self.place, self.life = port.place, port.epoch
         self.seats.place = port.place
         yield from self._take_seat()
         looked = self.host.now
         while self.place >= 0 and self.seats.active >= 0:
             if self.host.now - looked > parameters.present_every + parameters.poll:
-                # This process was stopped, and does not know what has happened.
-                self.seated = self.host.now
+                self.nodes.listen_anew()
             looked = self.host.now
             yield from self._look_once()
             if self.place < 0:
@@ -440,7 +438,7 @@ class Dedos(Engine):
             if not why:
                 self.lost.pop(group, None)
                 self.tried.pop(group, None)
-            elif why == "new" or self._knows_nodes:
+            elif why == "new" or self.nodes.knows_all:
                 self.lost.setdefault(group, self.host.now)
                 self._replace_distributor(group, relay, why)
 
@@ -452,6 +450,8 @@ class Dedos(Engine):
             if relay.distributor != claim.distributor or self.host.now - relay.heard_at > self.parameters.retry:
                 relay.distributor, relay.heard_at = claim.distributor, self.host.now
                 relay.report()
+            return ""
+        if claim is not None and claim.epoch > relay.promised and self.nodes.will_be(claim.distributor):
             return ""
         if not relay.distributor:
             return "unknown" if relay.epoch else "new" if group in self.wished else ""
@@ -469,11 +469,6 @@ class Dedos(Engine):
         if claim is None or not is_epoch_of(claim.epoch, claim.distributor) or not self._is_near(group, claim.epoch):
             return None
         return claim
-
-    @property
-    def _knows_nodes(self) -> bool:
-        """Whether this process has listened for long enough to have heard of all nodes that there are."""
-        return self.host.now - self.seated >= self.parameters.node_timeout + self.parameters.delta
 
     def _is_there(self, distributor: ProcessId) -> bool:
         """Whether a process can be a distributor now: it is the relay of a node that is alive."""
@@ -528,7 +523,7 @@ class Dedos(Engine):
         if not self._is_near(packet.group, packet.epoch) or len(self.distributors) >= MOST_DISTRIBUTORS:
             return
         current, relay = self.distributors.get(packet.group), self.relays.get(packet.group)
-        if count_of(packet.epoch) > 1 and not self._knows_nodes:
+        if count_of(packet.epoch) > 1 and not self.nodes.knows_all:
             return
         if (current is not None and current.epoch >= packet.epoch) or (relay is not None and relay.promised >= packet.epoch):
             return

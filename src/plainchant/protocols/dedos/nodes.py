@@ -18,6 +18,9 @@ that of a round that was asked for, makes a new processor group, and O is its id
 - **Asking.** A process that has not heard a node for half of ``misses`` rounds asks its relay, many times until the last of them
   is concluded. The relay says again what it said last, with the time of that round. So the process knows as much as if that
   present had not been lost, and a crash is noticed no later. Where nothing is lost a node is asked only when it has crashed.
+- **Strangers.** Nobody speaks to a process whose node has not named it: the relay may hang, and its node be given up, while the
+  process takes its seat. So the time after which what was heard is all that there is (:attr:`Nodes.knows_all`) begins when this
+  node names the process. In the second half of that time it asks the nodes that it was told of and has not heard.
 - **Clocks** are to differ by less than delta. A present whose time cannot be right counts as heard now. A process whose clock has
   jumped, or that was stopped, begins to listen anew: for it no node was silent before.
 - **Listening.** All networked processes hear everything and conclude the rounds; only relays speak. So a new relay knows what the
@@ -142,6 +145,7 @@ class Nodes:
         self._next: int | None = None  # The next ordinary round
         self._open: dict[int, bool] = {}  # Rounds that are not concluded, and whether they were asked for
         self._silent: dict[str, NodeState] = {}  # Nodes that were not heard for so long that they are asked
+        self._since: int | None = None  # Since when others know this process (``host.now``), or since it was stopped; None: never
         self._told = 0  # Of who is in no group yet: the latest that he has heard of
         self._lan = 0
 
@@ -152,6 +156,7 @@ class Nodes:
         self.alive[self._node] = NodeState(self._node, life, relay, networked)
         self._address(self._node, networked)
         if relay == self._host.me:
+            self._named()
             self._invite()
 
     def local(self, relay: ProcessId, networked: tuple[ProcessId, ...]) -> None:
@@ -160,10 +165,26 @@ class Nodes:
         before, state.relay, state.networked = state.relay, relay, networked
         self._address(self._node, networked)
         if relay == self._host.me != before:
+            self._named()
             if self.identity:
                 self._speak(self._host.clock())
             else:
                 self._invite()
+
+    def _named(self) -> None:
+        """This node tells others of this process, from now on at the latest."""
+        if self._since is None:
+            self._since = self._host.now
+
+    def listen_anew(self) -> None:
+        """This process was stopped, and does not know what has happened."""
+        if self._since is not None:
+            self._since = self._host.now
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether this process has listened for long enough to have heard of all nodes that there are."""
+        return self._since is not None and self._host.now - self._since >= self._parameters.node_timeout + self._delta
 
     def begin_anew(self, life: int) -> None:
         """This node was reported as crashed, and is heard again: it has a new life from now on."""
@@ -203,13 +224,18 @@ class Nodes:
                 self._acquaint(source, packet)
         elif isinstance(packet, Acquaint) and self.is_listed(source):
             self.learn(packet.names)
-        elif isinstance(packet, AskPresent) and packet.node == self._node and self._is_relay and self.is_listed(source):
+        elif isinstance(packet, AskPresent) and packet.node == self._node and self._is_relay and self._may_ask(source):
             self._speak_again(source)
         return isinstance(packet, PACKETS)
 
     def _speaks_for(self, source: ProcessId, node: str) -> bool:
         """Whether a process is one that can say something about a node."""
         return node_of(self._parameters, source) == node and is_networked(self._parameters, source)
+
+    def _may_ask(self, source: ProcessId) -> bool:
+        """Whether a process is on a node that was heard. That node may not have named it yet."""
+        node = node_of(self._parameters, source)
+        return (self.knows(node) or node in self._gone) and self._speaks_for(source, node)
 
     def is_listed(self, source: ProcessId) -> bool:
         """Whether a process listens for its node, as far as that has said so, and the node is alive, or was."""
@@ -238,6 +264,11 @@ class Nodes:
     def knows(self, node: str) -> bool:
         """Whether a node is alive, or was heard and will be; if it is silent after that, it is said to be gone."""
         return node == self._node or node in self.alive or node in self._fresh
+
+    def will_be(self, process: ProcessId) -> bool:
+        """Whether a process is the relay of a node that was heard, and is alive from the next processor group on."""
+        state = self._fresh.get(node_of(self._parameters, process))
+        return state is not None and state.relay == process
 
     def state_of(self, process: ProcessId) -> NodeState | None:
         """The node that a process is on, if it is alive."""
@@ -398,12 +429,13 @@ class Nodes:
             self._say((to,))
 
     def _ask(self) -> None:
-        """Asks the nodes that were not heard for long, and goes on until they are heard or gone."""
+        """Asks the nodes that were not heard for long, or never, and goes on until they are heard or gone."""
         self._silent = {node: state for node, state in self._silent.items() if self.alive.get(node) is state}
-        for state in self._silent.values():
+        asked = [*((node, (state.relay,)) for node, state in self._silent.items()), *self._unheard()]
+        for node, names in asked:
             for lan in range(self._parameters.lans):
-                self._host.send((state.relay,), AskPresent(state.node), lan)
-        if self._silent:
+                self._host.send(names, AskPresent(node), lan)
+        if asked:
             self._host.set_timer(_ASK, self._host.now + max(1, self._parameters.node_timeout // (2 * _ASKS)))
 
     def _divide(self, own: NodeState) -> list[tuple[Claim, ...]]:
@@ -447,8 +479,14 @@ class Nodes:
         others = (state for state in self.alive.values() if state.node != self._node)
         silent = {state.node: state for state in others if 2 * (time - state.last) >= self._parameters.node_timeout}
         asking, self._silent = bool(self._silent), silent
-        if silent and not asking:
+        if not asking and (silent or self._unheard()):
             self._ask()
+
+    def _unheard(self) -> list[tuple[str, tuple[ProcessId, ...]]]:
+        """The nodes that this process was told of and has never heard, and whom to ask there, when it is time to."""
+        if self._since is None or self.knows_all or 2 * (self._host.now - self._since) < self._parameters.node_timeout:
+            return []
+        return [(node, names) for node, names in sorted(self._book.items()) if not self.knows(node) and node not in self._gone]
 
     def _vanishing(self, time: int) -> list[NodesEvent]:
         """Who was heard, and is silent again before everybody knew it. That forms no group, but somebody may count on it."""
@@ -549,6 +587,8 @@ class Nodes:
         if packet.life > own.life and source == own.relay:
             own.life = packet.life
         if packet.life == own.life and source == own.relay != self._host.me:
+            if self._host.me in packet.networked:
+                self._named()
             own.heard = self._host.now
             own.said = own.last = packet.time
             self._take(own, packet)

@@ -82,6 +82,8 @@ class Gaps(Layer):
         if place is Place.EARLY:
             if self._has_room(data):
                 self._queue.setdefault((data.sender, data.seq), (self.host.now, data))
+            if self.inner.out:
+                self._drain()  # turns of members that are gone may have been all that lay between
             self._arm()
             return
         self._pass_up(data)

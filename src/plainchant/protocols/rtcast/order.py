@@ -7,6 +7,8 @@ something in every turn, so nothing can be missing unnoticed.
 A change that eliminates members explains why their turns are missing. It says how far each of them had come (``out``) and which
 turn was the last that anybody spoke in (``after``). Who stands exactly there has missed nothing and goes on (the "false omission"
 of 4.2); who stands before misses something; who has more than the change knows of must stop, for the others will never have it.
+A member may also die after a heartbeat of whose turn no data packet has reached any member. Then no member can repair that turn:
+turns of eliminated members (``gone``) that have no packets left are passed over.
 
 Nothing here sends, waits or knows of time: :class:`Order` is asked and told.
 """
@@ -42,6 +44,8 @@ class Order:
     complete: bool
     seqs: dict[ProcessId, int]  # M: the last number of each member that is in order
     rank: int = 0  # How many packets there were in the order so far
+    gone: Mapping[ProcessId, int] = dataclasses.field(default_factory=dict)
+    """Members that were eliminated by a change that is not in order yet, as far as is known, and their last numbers."""
     _following: ProcessId = ""
 
     def __post_init__(self) -> None:
@@ -87,8 +91,21 @@ class Order:
             return Place.NEXT if ahead == 1 and not self.complete else Place.EARLY
         if isinstance(data.word, Change) and data.word.out:
             return self._explained(data.word, ahead)
-        expected = self.complete and data.visit == self.visit + 1 and data.sender == self._following and ahead == 1
+        expected = ahead == 1 and self._at(data.visit) == data.sender and self._is_over(data.visit - 1, self.gone)
         return Place.NEXT if expected else Place.EARLY
+
+    def _at(self, visit: int) -> ProcessId:
+        """Whose turn one after the present one is."""
+        return self.members[(self.members.index(self._following) + visit - self.visit - 1) % len(self.members)]
+
+    def _is_over(self, visit: int, gone: Mapping[ProcessId, int]) -> bool:
+        """Whether no packet is still to come in any turn up to one: there is none after the present turn, or they are of members
+        that are gone."""
+
+        def is_empty(process: ProcessId) -> bool:
+            return process in gone and self.seqs.get(process) == gone[process]
+
+        return (self.complete or is_empty(self.holder)) and all(is_empty(self._at(at)) for at in range(self.visit + 1, visit + 1))
 
     def _explained(self, change: Change, ahead: int) -> Place:
         """Whether an elimination explains all that lies between here and there."""
@@ -96,7 +113,7 @@ class Order:
         differences = [self.ahead(last, self.seqs[process]) for process, last in change.out if process in self.seqs]
         if self.visit > change.after or any(difference < 0 for difference in differences):
             return Place.CONTRADICTS
-        here = self.visit == change.after and (self.complete or self.holder in gone) and ahead == 1
+        here = ahead == 1 and self._is_over(change.after, {**self.gone, **gone})
         return Place.NEXT if here and not any(differences) else Place.EARLY
 
     def step(self, data: Data) -> None:

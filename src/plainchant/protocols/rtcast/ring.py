@@ -966,7 +966,8 @@ class Ring(Engine):
         hold = self.interface.hold(self.me)
         self._enter(name, (self.me,), {self.me: hold}, 0, False)
         seqs = {self.me: self.parameters.numbers - 1}
-        self.order = Order((self.me,), self.parameters.numbers, visit=0, holder=self.me, complete=True, seqs=seqs)
+        me, numbers = (self.me,), self.parameters.numbers
+        self.order = Order(me, numbers, visit=0, holder=self.me, complete=True, seqs=seqs, gone=self.out)
         self.set_rotation(self.interface.rotation(self.ring, [hold]))
         self.set_due(TOKEN, self.host.now)
 
@@ -974,8 +975,9 @@ class Ring(Engine):
         """Takes a place on a ring, as its members have told us that it is; ``heard_at``: when we heard of the change."""
         self._enter(ack.ring, ack.members, dict(zip(ack.members, ack.holds, strict=True)), ack.number, ack.formed)
         numbers, self._highest = self.parameters.numbers, dict(ack.seqs)
+        members, visit, holder, rank = ack.members, ack.visit, ack.holder, ack.rank
         self.order = Order(
-            ack.members, numbers, visit=ack.visit, holder=ack.holder, complete=ack.complete, seqs=self._highest, rank=ack.rank
+            members, numbers, visit=visit, holder=holder, complete=ack.complete, seqs=self._highest, rank=rank, gone=self.out
         )
         self.heard_visit, self.heard_holder, self.heard_at = ack.visit, ack.holder, heard_at
         self.visit = self._own_heard = ack.visit
