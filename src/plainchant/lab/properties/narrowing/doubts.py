@@ -145,6 +145,7 @@ class Doubts:
             for name in list(left):
                 if not self._collect(prover, rest, name, cases):
                     left.remove(name)
+                    cases.pop(name, None)  # what stands in its way is too much, and is not among the doubtful messages
             if self.count == before:
                 return rest, cases
         raise Doubtful
