@@ -6,6 +6,7 @@ never be said to hold. Small runs are taken for large ones.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ import pytest
 from plainchant.cli import main
 from plainchant.lab.properties import PROPERTIES, Violation, verify
 from plainchant.lab.properties.certificates.evidence import Evidence
+from plainchant.lab.properties.certificates.evidence import Messages as Span
 from plainchant.lab.properties.certificates.unit import Unit
 from plainchant.lab.properties.facts import Columns, Run, runs_of
 from plainchant.lab.properties.narrowing import doubts, orders, walks
@@ -30,6 +32,7 @@ from plainchant.lab.properties.report import Report
 from plainchant.lab.properties.timing import deadlines
 from plainchant.lab.verify import verify_here
 from plainchant.trace.schema import SCHEMA
+from tests.trace.build import trace
 
 from ..agreement import check_narrowed
 from ..catalogue import CATALOGUE, Case
@@ -43,6 +46,8 @@ from .test_narrowing_kinds import merging, overlapping, parted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Spans = tuple[Span, ...]
 
 Events = list[dict[str, Any]]
 
@@ -165,6 +170,62 @@ def test_a_portion_of_everything_blames_nobody_falsely(case: Case) -> None:
             assert report.count == count
 
 
+def of_messages(rows: pa.Table, messages: Spans, name: str) -> Report:
+    """What some messages of a run show of a property; the reference finds nothing in the whole run."""
+    assert verify(rows, [name]).properties[name].violations == 0
+    made = portion(rows, 10_000, 10**9, [name])
+    assert made is not None
+    made = dataclasses.replace(made, messages=messages)
+    (report,) = made.searched(rows.filter(made.wanted.among(rows)), [name])
+    return report
+
+
+EXCUSED: Mapping[str, tuple[str, Spans, Mapping[str, str]]] = {
+    "q learns from r, whose message is not in the portion, that p went on without it": (
+        "fifo",
+        (("g", "p", 1, 2),),
+        {
+            "p": "view 1 p,q,r | send | send | view 2 p,r | send | end",
+            "q": "view 1 p,q,r | deliver r 1 | deliver p 2 | end",
+            "r": "view 1 p,q,r | deliver p 1 | deliver p 2 | view 2 p,r | deliver p 3 | send | end",
+        },
+    ),
+    "a number that is in the run and not in the portion is no hole": (
+        "fifo",
+        (("g", "a", 1, 1), ("g", "a", 3, 3)),
+        {"a": "send | send | send | end", "b": "deliver a 1 | deliver a 2 | deliver a 3 | end"},
+    ),
+    "that a history is cut is told by a row that is not in the portion": (
+        "identical",
+        (("g", "b", 1, 2),),
+        {
+            "a": "view 1 a,b | deliver b 2 | deliver b 1 | leave | deliver b 3",
+            "b": "view 1 a,b | send | send | send | deliver b 1 | deliver b 2 | deliver b 3 | end",
+        },
+    ),
+    "a number below 1 is asked only of who lacks others": (
+        "fifo",
+        (("g", "b", 0, 0), ("g", "b", 2, 2)),
+        {"a": "deliver b 0 | deliver b 1 | end", "b": "send | send | end", "c": "deliver b 1 | deliver b 2 | end"},
+    ),
+}
+
+
+@pytest.mark.parametrize("excuse", EXCUSED)
+def test_what_only_the_whole_run_excuses_is_no_violation(excuse: str) -> None:
+    name, messages, histories = EXCUSED[excuse]
+    assert of_messages(trace(histories).sort_by(ORDER), messages, name).count == 0
+
+
+def test_a_portion_shows_who_is_a_member_of_a_group_without_views() -> None:
+    every = " | ".join(f"deliver a {number}" for number in range(1, 41))
+    histories = {"a": "send | " * 40 + "end", "b": f"deliver c 1 | {every} | end", "c": "send | end"}
+    made = portion(trace(histories).sort_by(ORDER), 10_000, 4, ["validity"])
+    assert made is not None
+    assert ("g", "c", 1, 1) in made.messages
+    assert sum(high - low + 1 for *_, low, high in made.messages) < 10
+
+
 def everywhere(change: Callable[[Random, Events], Events], member: str = "p1") -> pa.Table:
     run = flat(400)
     return table([RandomRun("r0", {**run.histories, member: change(Random(1), run.histories[member])}, [])]).sort_by(ORDER)
@@ -266,7 +327,7 @@ def test_late_everywhere_is_a_lower_bound() -> None:
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_is_too_much_for_one_property_is_not_narrowed_down(wrong: str) -> None:
-    """Messages that stand in the way of one proof, and are too many, are not among those that are searched for the others."""
+    """Spans that stand in the way of one proof, and are too many, are not among those that are searched for the others."""
     rows = everywhere(WRONG[wrong][0])
     found, _ = check_narrowed(rows, 211, list(NARROWED))
     assert found.properties == verify(rows, list(NARROWED)).properties
