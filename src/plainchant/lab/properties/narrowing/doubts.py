@@ -187,6 +187,8 @@ class Doubts:
         holes = list(_holes(intervals))
         if not holes or history.timing_fault:
             return
+        if len(holes) * len(intervals) > _MAX_INTERVALS**2:  # each hole is judged among all intervals
+            raise Doubtful
         if key[0] not in self._evidence.facts.viewed and key in self._strands.odd:  # numbers that nobody knows may be owed
             first, last = self._strands.numbers_of(key)[[0, -1]].tolist()
             self.add(self._strands.within(key, first, last))
