@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from plainchant.lab.properties import Verification, verify
 from plainchant.lab.properties.certificates.unit import Unit
 from plainchant.lab.properties.certificates.waits import stated_bound
+from plainchant.lab.properties.narrowing.portion import WHOLE_UP_TO
 from plainchant.lab.properties.timing.deadlines import timed
 from plainchant.lab.verify.check import Found, check, examine, judge_alone, look_closely, needed_of, settle_narrowed, together
 
@@ -58,9 +59,11 @@ def check_in_pieces(table: pa.Table, rows: int, properties: Sequence[str] | None
     return together(list(examine(units, table, (), properties)), properties)
 
 
-def check_narrowed(table: pa.Table, rows: int, properties: Sequence[str] | None) -> tuple[Verification, dict[str, Found]]:
+def check_narrowed(
+    table: pa.Table, rows: int, properties: Sequence[str] | None, *, whole_up_to: int = WHOLE_UP_TO
+) -> tuple[Verification, dict[str, Found]]:
     """The check of a large run: it comes in units of so many rows, and what is doubtful is narrowed down where that can be done.
-    Also, what was found of each run before the search."""
+    Also, what was found of each run before the search. Runs of more than ``whole_up_to`` rows are not searched whole."""
     settled: list[Found] = []
     before: dict[str, Found] = {}
     for run in table.column("run").unique().to_pylist():
@@ -69,7 +72,7 @@ def check_narrowed(table: pa.Table, rows: int, properties: Sequence[str] | None)
         bounds = {run: max(map(stated_bound, starts), default=0)}  # as tasks are told where the run begins
         units = [Unit(own.slice(first, rows), bounds=bounds) for first in range(0, own.num_rows, rows)]
         slices = [unit.slice(0, alone=True) for unit in units]
-        found = judge_alone(run, slices, properties, narrow_from=0)
+        found = judge_alone(run, slices, properties, narrow_from=0, whole_up_to=whole_up_to)
         before[run] = dataclasses.replace(found)
         if found.untimed is not None:
             found.settle_times(timed(own, found.untimed))

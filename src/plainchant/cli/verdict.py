@@ -25,7 +25,9 @@ def print_outcomes(console: Console, properties: Mapping[str, Outcome]) -> None:
     for heading in table.columns[1:5]:
         heading.justify = "right"
     for name, outcome in properties.items():
-        numbers = (f"{number:,}" for number in (outcome.runs, outcome.events, outcome.cases, outcome.violations))
+        numbers = [f"{number:,}" for number in (outcome.runs, outcome.events, outcome.cases, outcome.violations)]
+        if outcome.in_part:
+            numbers[2:] = [f"at least {number}" for number in numbers[2:]]
         table.add_row(name, *numbers, coloured(outcome.verdict))
     console.print(table)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
@@ -13,6 +14,7 @@ from typer import Exit
 
 from ..core.model import TraceError, UsageError
 from ..lab.properties import Verification
+from ..lab.properties.narrowing.portion import WHOLE_UP_TO
 from ..lab.properties.reference import require_known
 from ..lab.properties.report import MAX_SHOWN
 from ..trace.reader import find_files
@@ -59,6 +61,9 @@ def verify(
         Path | None, option("New directory for outcomes and violations, as Parquet partitioned by property.", of="DIR")
     ] = None,
     most: Annotated[int, option("Violations to tell.", min=0)] = _TOLD,
+    search_up_to: Annotated[
+        int, option("Search a run of up to so many rows whole if need be, in one task (1 KB each); a larger one in part.", min=1)
+    ] = WHOLE_UP_TO,
     explain: ExplainOption = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
@@ -75,7 +80,11 @@ def verify(
     Up to 300,000 rows are verified in this process, in less time than Spark takes to start; more, or if an option is about Spark,
     on Spark. Both say the same. --table and --write-to go through Spark's own reader, as DataFrames (docs/lab.md).
 
-    The exit status is 0 if everything holds, 1 if something is violated, 2 if the input is malformed or unreadable.
+    Where almost everything in a large run is wrong, only a part of it is searched: then there are "at least" so many violations,
+    or a property is "unknown". --search-up-to says up to which size a run is searched whole.
+
+    The exit status is 0 if everything holds, 1 if something is violated, 2 if the input is malformed or unreadable, or nothing is
+    known to be violated and something is unknown.
 
     Examples:
 
@@ -96,7 +105,7 @@ def verify(
     described = None if violations is not None else MAX_SHOWN
     if table is not None or write_to is not None:
         with spark_for(master, remote, memory, conf, ui=ui) as spark:
-            asked = _Asked(properties or None, described, write_to)
+            asked = _Asked(properties or None, described, write_to, search_up_to)
             told = _as_frame(spark, paths, table, asked, explain=explain)
         if told is None:
             return
@@ -107,11 +116,12 @@ def verify(
             output().print(f"{chunks:,} chunks of row groups, a task each; then:", markup=False)
             return first.explain("formatted")
     elif engine == "local" or (engine == "auto" and is_small(paths)):
-        found = verify_here(paths, properties or None, most=described)
+        found = verify_here(paths, properties or None, most=described, search_up_to=search_up_to)
     else:
         quick = _bytes(paths) <= _SMALL
         with spark_for(master, remote, memory, conf, ui=ui, quick=quick) as spark, _progress() as progress:
-            found = verify_on_spark(spark, paths, properties or None, most=described, progress=progress)
+            run = partial(verify_on_spark, most=described, search_up_to=search_up_to, progress=progress)
+            found = run(spark, paths, properties or None)
     if json_file is not None:
         write_or_print(json_file, json_text(found.to_json()))
     if violations is not None:
@@ -126,13 +136,14 @@ def verify(
     if json_file is None or str(json_file) != "-":
         _tell(found, most, violations)
     if found.verdict != "holds":
-        raise Exit(EXIT_WRONG_INPUT if found.verdict == "malformed" else EXIT_UNEXPECTED)
+        raise Exit(EXIT_UNEXPECTED if found.verdict == "violated" else EXIT_WRONG_INPUT)
 
 
 class _Asked(NamedTuple):
     properties: list[str] | None
     described: int | None
     write_to: Path | None
+    search_up_to: int
 
 
 def _as_frame(spark: SparkSession, paths: list[str], table: str | None, asked: _Asked, *, explain: bool) -> Verification | None:
@@ -145,7 +156,8 @@ def _as_frame(spark: SparkSession, paths: list[str], table: str | None, asked: _
         raise UsageError("--write-to is about one trace: give one path, or a table of all of them with --table")
     where = table or paths[0]
     rows = source.table(spark, where) if table is not None else source.trace(spark, Path(where) if "://" not in where else where)
-    found = verified.found_in(rows, asked.properties, most=asked.described if asked.write_to is None else None)
+    most = asked.described if asked.write_to is None else None
+    found = verified.found_in(rows, asked.properties, most=most, search_up_to=asked.search_up_to)
     if explain:
         return found.explain("formatted")  # it prints
     if not rows.take(1):

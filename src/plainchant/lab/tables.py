@@ -22,6 +22,7 @@ OUTCOMES: Final = pa.schema(
         ("events", pa.int64()),
         ("cases", pa.int64()),
         ("violations", pa.int64()),
+        ("in_part", pa.int64()),  # 1 if only a portion of the run was searched: there are at least so many violations
     ]
 )
 

@@ -110,7 +110,7 @@ class Result:
         return {name: outcome.value for name, outcome in self.outcomes.items() if outcome.state == "returned"}
 
     @property
-    def verdict(self) -> Literal["holds", "violated", "malformed"] | None:
+    def verdict(self) -> Literal["holds", "violated", "unknown", "malformed"] | None:
         """Whether the protocol kept its promises; None if ``run`` was called with ``verify=False``."""
         return self.verification.verdict if self.verification is not None else None
 

@@ -47,7 +47,7 @@ def said(outcomes: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """Outcomes added up by property, as in the JSON of ``verify``."""
     found: dict[str, dict[str, int]] = {}
     for row in outcomes:
-        sums = found.setdefault(row["property"], dict.fromkeys(("runs", "events", "cases", "violations"), 0))
+        sums = found.setdefault(row["property"], dict.fromkeys(("runs", "events", "cases", "violations", "in_part"), 0))
         for name in sums:
             sums[name] += row[name]
     return found

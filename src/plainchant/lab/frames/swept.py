@@ -47,7 +47,7 @@ def _perform(definition: Definition, table: Table, unit: int) -> Iterator[pa.Rec
     if found is None:
         return
     if table == "outcomes":
-        counts = found.select(["runs", "events", "cases", "violations"]).to_pylist()
+        counts = found.select(["runs", "events", "cases", "violations", "in_part"]).to_pylist()
         found = found.append_column("verdict", pa.array([Outcome(**row).verdict for row in counts], pa.string()))
     schema = SCHEMAS[table]
     yield from found.select(schema.names).cast(schema).combine_chunks().to_batches()

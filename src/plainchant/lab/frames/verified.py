@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from ..properties.narrowing.portion import WHOLE_UP_TO
 from ..properties.reference import require_known
 from ..verify.frame import conformed, results
 from ..verify.results import Options
@@ -33,9 +34,9 @@ def outcomes_in(found: DataFrame) -> DataFrame:
     """The outcomes among what was found."""
     from pyspark.sql import functions as F
 
-    of = {name: F.col(f"outcome.{name}") for name in ("runs", "events", "cases", "violations")}
+    of = {name: F.col(f"outcome.{name}") for name in ("runs", "events", "cases", "violations", "in_part")}
     is_malformed = F.col("kind") == MALFORMED
-    holds = F.when(of["cases"] > 0, "holds").otherwise("nothing to check")
+    holds = F.when(of["in_part"] > 0, "unknown").when(of["cases"] > 0, "holds").otherwise("nothing to check")
     verdict = F.when(is_malformed, MALFORMED).when(of["violations"] > 0, "violated").otherwise(holds)
     counts = [F.coalesce(column, F.lit(0).cast("bigint")).alias(name) for name, column in of.items()]
     rows = found.filter(is_malformed | (F.col("kind") == "outcome"))
@@ -89,8 +90,10 @@ def malformed(trace: DataFrame) -> DataFrame:
 _EVENTS: Final = "array<struct<process: string, index: bigint>>"
 
 
-def found_in(trace: DataFrame, properties: Sequence[str] | None = None, *, most: int | None = None) -> DataFrame:
+def found_in(
+    trace: DataFrame, properties: Sequence[str] | None = None, *, most: int | None = None, search_up_to: int = WHOLE_UP_TO
+) -> DataFrame:
     """Everything that verification finds in a trace, which the other functions choose from (``verify.results``)."""
     require_known(properties or ())
-    options = Options(tuple(properties) if properties is not None else None, most)
+    options = Options(tuple(properties) if properties is not None else None, most, whole_up_to=search_up_to)
     return results(conformed(trace, "the DataFrame"), options)

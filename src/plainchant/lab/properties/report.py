@@ -46,17 +46,23 @@ class Violation:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found about one property: runs it was checked in, their events, cases examined, violations."""
+    """What was found about one property: runs it was checked in, their events, cases examined, violations.
+
+    Of some runs only a portion may have been searched (``in_part``). Then there are at least so many cases and violations, and a
+    property without a violation is not decided."""
 
     runs: int = 0
     events: int = 0
     cases: int = 0
     violations: int = 0
+    in_part: int = 0  # how many of the runs were searched in part
 
     @property
-    def verdict(self) -> Literal["holds", "violated", "nothing to check"]:
+    def verdict(self) -> Literal["holds", "violated", "unknown", "nothing to check"]:
         if self.violations:
             return "violated"
+        if self.in_part:
+            return "unknown"
         return "holds" if self.cases else "nothing to check"
 
     def __add__(self, other: Outcome) -> Outcome:
@@ -76,10 +82,12 @@ class Verification:
     warnings: Sequence[str] = ()  # what a person should know though it is no violation, such as members that were not observed
 
     @property
-    def verdict(self) -> Literal["holds", "violated", "malformed"]:
+    def verdict(self) -> Literal["holds", "violated", "unknown", "malformed"]:
         if self.malformed:
             return "malformed"
-        return "violated" if self.violations else "holds"
+        if self.violations:
+            return "violated"
+        return "unknown" if any(outcome.verdict == "unknown" for outcome in self.properties.values()) else "holds"
 
     @property
     def ok(self) -> bool:
@@ -127,6 +135,11 @@ class Report:
     def count(self) -> int:
         return len(self._found)
 
+    def limit(self, most: int) -> None:
+        """Forgets all but the first violations that would be shown."""
+        kept = {(v.events, v.messages, v.sentence): v for _, v in self.shown(most)}
+        self._found = dict(kept)
+
     def shown(self, most: int | None = MAX_SHOWN) -> list[tuple[tuple[Any, ...], Violation]]:
         """The violations to describe, with the key that puts small and early ones first; None: all of them."""
         keyed: list[tuple[tuple[Any, ...], Violation]] = []
@@ -146,9 +159,11 @@ class Result:
     warnings: list[str] = field(default_factory=list)
     malformed: list[Malformed] = field(default_factory=list)
 
-    def add_report(self, report: Report, checked: int, events: int, most: int | None = MAX_SHOWN) -> None:
+    def add_report(
+        self, report: Report, checked: int, events: int, most: int | None = MAX_SHOWN, *, in_part: bool = False
+    ) -> None:
         """Adds a property of a run with that many ``events``; ``checked`` is 0 if the run was not fit for it."""
-        outcome = Outcome(checked, checked * events, report.cases, report.count)
+        outcome = Outcome(checked, checked * events, report.cases, report.count, int(in_part))
         self.outcomes[report.name] = self.outcomes.get(report.name, Outcome()) + outcome
         place = (report.run.name, report.name)
         self.violations += [((*key[:2], *place, *key[2:]), violation) for key, violation in report.shown(most)]

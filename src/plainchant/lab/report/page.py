@@ -78,16 +78,24 @@ def _opening(subject: Subject, seen: Overview) -> str:
 def _verdict(subject: Subject) -> str:
     verdicts = [outcome.verdict for outcome in subject.outcomes.values()]
     violated, held = verdicts.count("violated"), verdicts.count("holds")
-    empty = len(verdicts) - violated - held
-    nothing = f" {words.count(empty, 'property', 'properties')} had nothing to check." if empty else ""
+    unknown = verdicts.count("unknown")
+    empty = len(verdicts) - violated - held - unknown
+    nothing = (
+        f" {words.count(unknown, 'property is', 'properties are')} not decided: only a part was searched." if unknown else ""
+    )
+    nothing += f" {words.count(empty, 'property', 'properties')} had nothing to check." if empty else ""
     if violated:
         style = "violated"
         head = f"{words.count(violated, 'property is', 'properties are')} violated, "
-        head += f"{words.count(subject.count, 'violation')} in all"
+        is_partial = any(outcome.in_part for outcome in subject.outcomes.values())
+        head += f"{'at least ' if is_partial else ''}{words.count(subject.count, 'violation')} in all"
         text = (f"{words.count(held, 'property holds', 'properties hold')}." if held else "") + nothing
         if subject.expects_violation:
             text += " This scenario is meant to show a violation, and it does."
         text += " What went wrong is told and drawn below."
+    elif unknown:
+        style, head = "nothing", f"{words.count(unknown, 'property is', 'properties are')} not decided, none is violated"
+        text = "Only a part of a large run was searched for them: plainchant verify says how to search all of it."
     elif held:
         style = "holds"
         head = f"{words.count(held, 'property holds', 'properties hold')}, none is violated"
@@ -106,7 +114,8 @@ def _properties(subject: Subject) -> str:
     rows = []
     for name, outcome in subject.outcomes.items():
         meaning = html.text(PROPERTIES.get(name, "not known to this version"))
-        numbers = (f"{number:,}" for number in (outcome.runs, outcome.events, outcome.cases, outcome.violations))
+        numbers = [f"{number:,}" for number in (outcome.runs, outcome.events, outcome.cases, outcome.violations)]
+        numbers[2:] = [f"at least {number}" if outcome.in_part else number for number in numbers[2:]]
         rows.append(("", (html.text(name, 60), html.chip(outcome.verdict), meaning, *numbers)))
     headings = ("property", "verdict", "what it says", "runs", "events", "cases", "violations")
     caption = (

@@ -25,6 +25,7 @@ from ..properties.certificates.wanted import Wanted
 from ..properties.facts import Columns, Run, runs_of
 from ..properties.narrowing.few import Few, answered, skeleton_of
 from ..properties.narrowing.narrow import Narrowed, narrow, searched
+from ..properties.narrowing.portion import WHOLE_UP_TO, Portion, portion_of
 from ..properties.proof import prove
 from ..properties.reference import check_run, reports_without_case, require_known, warnings_of
 from ..properties.report import MAX_SHOWN, Result
@@ -47,6 +48,7 @@ class Found(Result):
     narrowed: Narrowed | None = None  # some properties are left to the reference check of a few messages' rows
     odd: Odd | None = None  # the rows that validation has to look at; None: all
     few: Few | None = None  # questions that a few rows decide; it may be there without any, for what times will show
+    portion: Portion | None = None  # what is searched if something is left to the reference check; None: the whole run
 
     @property
     def is_open(self) -> bool:
@@ -55,8 +57,13 @@ class Found(Result):
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether a few rows settle something."""
-        return self.narrowed is not None or bool(self.few and self.few.questions)
+        """Whether some of the rows settle something."""
+        return self.narrowed is not None or bool(self.few and self.few.questions) or self.is_partial
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a portion of the run is searched for what would need the whole run, and all of that is known."""
+        return self.portion is not None and self.untimed is None and bool(self.doubtful or self.unresolved)
 
     def tell_misplaced(self, large_rows: int) -> None:
         """Says at once of a large run which rows are misplaced; a smaller one is looked through for all that is malformed."""
@@ -80,6 +87,21 @@ class Found(Result):
                 self.add_report(report, 1, self.rows, most)
             # Times may still raise another question.
             self.few = dataclasses.replace(self.few, questions={}) if self.untimed is not None else None
+
+    def settle_portion(self, rows: pa.Table, most: int | None = MAX_SHOWN) -> None:
+        """Searches for what is left in all rows about the messages of the portion."""
+        assert self.portion is not None
+        names = (*self.doubtful, *(("integrity",) if self.unresolved else ()))
+        for report in self.portion.searched(rows, names):
+            self.outcomes.pop(report.name, None)  # of integrity, where only the digests were open
+            self.add_report(report, 1, self.rows, most, in_part=True)
+            if not report.count:
+                told = (
+                    f"run {self.run}: {report.name} is not decided: it is in doubt, and of {self.rows:,} rows only a portion was"
+                )
+                told += f" searched, which shows no violation; --search-up-to {self.rows} searches all of them, in one task"
+                self.warnings.append(f"{told} with about {-(-self.rows // 1_000_000)} GB")
+        self.doubtful, self.unresolved = (), ()
 
     def settle_odd(self, rows: pa.Table, files: Sequence[Part]) -> None:
         """Says what is malformed, from the rows that may be."""
@@ -106,7 +128,9 @@ def judge(facts: Run, slices: Sequence[Slice], properties: Sequence[str] | None,
     return _judge(Evidence(facts, slices), properties, most, narrowed=False)
 
 
-def _judge(evidence: Evidence, properties: Sequence[str] | None, most: int | None, *, narrowed: bool) -> Found:
+def _judge(
+    evidence: Evidence, properties: Sequence[str] | None, most: int | None, *, narrowed: bool, whole_up_to: int = WHOLE_UP_TO
+) -> Found:
     facts = evidence.facts
     messages: Narrowed | None = None
 
@@ -140,6 +164,9 @@ def _judge(evidence: Evidence, properties: Sequence[str] | None, most: int | Non
         found.warnings = warnings_of(facts)
         found.unresolved = tuple(proof.unresolved)
         found.untimed = proof.untimed
+        if narrowed and evidence.rows > whole_up_to and (found.doubtful or found.unresolved or found.untimed is not None):
+            until_end = properties is not None or facts.drained
+            found.portion = portion_of(evidence, found.doubtful, whole_up_to, until_end=until_end)
     if messages is not None and not messages.messages:  # no row is needed
         found.settle_narrowed(messages.skeleton.slice(0, 0), most)
     return found
@@ -188,8 +215,10 @@ def proved(
     most: int | None = MAX_SHOWN,
     without: Container[str] = (),
     narrow_from: int | None = None,
+    whole_up_to: int = WHOLE_UP_TO,
 ) -> Iterator[Found]:
-    """Every run of some units, except some, as far as certificates go. Runs of ``narrow_from`` rows are narrowed down."""
+    """Every run of some units, except some, as far as certificates go. Runs of ``narrow_from`` rows are narrowed down; runs of
+    more than ``whole_up_to`` are never searched whole."""
     where: dict[str, list[tuple[Unit, int]]] = {}
     for unit in units:
         for place, run in enumerate(unit.runs):
@@ -200,7 +229,7 @@ def proved(
         unit, place = places[0]
         if len(places) > 1 or (narrow_from is not None and unit.size_of(place) >= narrow_from):
             slices = [unit.slice(place, alone=True) for unit, place in places]
-            yield judge_alone(run, slices, properties, most, narrow_from=narrow_from)
+            yield judge_alone(run, slices, properties, most, narrow_from=narrow_from, whole_up_to=whole_up_to)
             continue
         only = unit.slice(place)
         if only.suspect:  # facts are made of rows that can be understood
@@ -216,6 +245,7 @@ def judge_alone(
     most: int | None = MAX_SHOWN,
     *,
     narrow_from: int | None = None,
+    whole_up_to: int = WHOLE_UP_TO,
 ) -> Found:
     """A run whose slices come from several units and bring their skeletons. What is doubtful in one of ``narrow_from`` rows or
     more is narrowed down to a few messages where that can be done."""
@@ -227,7 +257,7 @@ def judge_alone(
     skeleton = pa.concat_tables([part.skeleton for part in slices], promote_options="permissive")
     evidence = Evidence(Run(run, Columns(skeleton), range(skeleton.num_rows)), slices)
     narrowed = narrow_from is not None and evidence.rows >= narrow_from
-    return _judge(evidence, properties, most, narrowed=narrowed)
+    return _judge(evidence, properties, most, narrowed=narrowed, whole_up_to=whole_up_to)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -258,7 +288,10 @@ class Needed:
 
 def needed_of(found: Found) -> Needed:
     narrowed = found.narrowed.without_skeleton() if found.narrowed is not None else None
-    return Needed(narrowed, found.few.wanted if found.few is not None and found.few.questions else None)
+    few = found.few.wanted if found.few is not None and found.few.questions else None
+    if found.portion is None or not found.is_partial:
+        return Needed(narrowed, few)
+    return Needed(narrowed, found.portion.wanted if few is None else few | found.portion.wanted)
 
 
 def settle_narrowed(found: Found, rows: pa.Table, most: int | None = MAX_SHOWN) -> None:
@@ -267,6 +300,8 @@ def settle_narrowed(found: Found, rows: pa.Table, most: int | None = MAX_SHOWN) 
         found.settle_narrowed(rows.filter(found.narrowed.is_about(rows)), most)
     if found.few is not None and found.few.questions:
         found.settle_few(rows.filter(found.few.wanted.among(rows)), most)
+    if found.portion is not None and found.is_partial:
+        found.settle_portion(rows.filter(found.portion.wanted.among(rows)), most)
 
 
 def plain(table: pa.Table) -> pa.Table:

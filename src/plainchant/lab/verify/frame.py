@@ -259,7 +259,9 @@ def settle(options: Options, batches: Iterator[pa.RecordBatch], *, sort_later: b
 
 def settled_run(run: str, slices: Sequence[Slice], options: Options) -> Found:
     """What the certificates of a run come to. Digests of a large run that are left to compare are narrowed down like doubts."""
-    found = judge_alone(run, slices, options.properties, options.most, narrow_from=options.large_rows)
+    found = judge_alone(
+        run, slices, options.properties, options.most, narrow_from=options.large_rows, whole_up_to=options.whole_up_to
+    )
     found.tell_misplaced(options.large_rows)
     if found.unresolved and found.rows >= options.large_rows and not found.doubtful:
         skeleton = pa.concat_tables([part.skeleton for part in slices], promote_options="permissive")
@@ -308,20 +310,21 @@ def _wanted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def wanted_of(found: Found) -> list[dict[str, Any]]:
     """The rows of one run that decide what is open of it."""
-    if not found.is_narrowed or found.doubtful or found.suspect or found.unresolved or found.untimed is not None:
+    is_left = bool(found.doubtful or found.unresolved) and not found.is_partial
+    if not found.is_narrowed or is_left or found.suspect or found.untimed is not None:
         return [{"wanted_run": found.run, "all": True}]
     wanted = []
     if found.narrowed is not None:
         messages = found.narrowed.messages.items()
         wanted += [("wanted_sender", *span) for span in _in_ranges([(sender, ranges) for (_, sender), ranges in messages])]
-    if found.few is not None:
-        few = found.few.wanted
+    few = needed_of(found).wanted
+    if few is not None:
         senders = joined((((sender,), low, high) for _, sender, low, high in few.messages))
         processes = joined((((process,), low, high) for process, low, high in few.rows))
         for name, spans in (("wanted_sender", senders), ("wanted_process", processes)):
             wanted += [(name, *span) for span in _in_ranges([(one, ranges) for (one,), ranges in spans.items()])]
     rows: list[dict[str, Any]] = [{name: of, "low": low, "high": high} for name, of, low, high in wanted]
-    if found.few is not None and (few.send is not None or few.deliver is not None):
+    if few is not None and (few.send is not None or few.deliver is not None):
         rows.append({"took": few.send, "waited": few.deliver})
     return [{"wanted_run": found.run, "all": False, **row} for row in rows]
 

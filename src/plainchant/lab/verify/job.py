@@ -39,6 +39,7 @@ from ..properties.certificates.unit import Unit
 from ..properties.certificates.untimed import Untimed
 from ..properties.certificates.waits import stated_bound
 from ..properties.facts import COLUMNS
+from ..properties.narrowing.portion import WHOLE_UP_TO
 from ..properties.reference import require_known
 from ..properties.report import MAX_SHOWN
 from ..properties.timing import deadlines
@@ -83,6 +84,7 @@ def verify(
     chunk_rows: int = parts.CHUNK_ROWS,
     least_rows: int = parts.LEAST_ROWS,
     large_rows: int = LARGE_ROWS,
+    search_up_to: int = WHOLE_UP_TO,
     progress: Callable[[str, float], None] | None = None,
     beside: Beside | None = None,
     results: dict[str, bytes] | None = None,
@@ -91,11 +93,12 @@ def verify(
 
     ``properties`` is as for ``lab.properties.verify``, whose verdicts and counts these are. ``most`` limits how many violations
     of a property are described for each run (None: all). ``progress`` is called now and then with what is being done and the
-    share of it that is done. ``beside`` is computed of the same rows; its results are put into ``results``, by run."""
+    share of it that is done. ``search_up_to``: rows of a run that are searched whole; of a larger one, a portion. ``beside`` is
+    computed of the same rows; its results are put into ``results``, by run."""
     require_known(properties or ())
     send_code(spark)
     paths = [str(path) for path in paths]
-    options = Options(tuple(properties) if properties is not None else None, most, large_rows, beside)
+    options = Options(tuple(properties) if properties is not None else None, most, large_rows, search_up_to, beside)
     try:
         plan = parts.plan(paths, slots_of(spark), chunk_rows=chunk_rows, least_rows=least_rows, spark=spark)
         total = Sum()
@@ -492,10 +495,10 @@ def _bundles(files: Sequence[Part]) -> Iterator[tuple[int, int]]:
 
 def _whole(units: Sequence[Unit], split: set[str], table: pa.Table, files: Sequence[Part], options: Options) -> Iterator[Found]:
     """The runs that are all here, settled. If rows of histories stand apart in the row groups, they are sorted first."""
-    found = list(proved(units, options.properties, options.most, split, options.large_rows))
+    found = list(proved(units, options.properties, options.most, split, options.large_rows, options.whole_up_to))
     if len(units) > 1 and any(run.out_of_order for run in found):
         kept = table.filter(pc.invert(pc.is_in(table.column("run"), pa.array(sorted(split), pa.string())))) if split else table
-        found = list(proved([Unit(kept)], options.properties, options.most, (), options.large_rows))
+        found = list(proved([Unit(kept)], options.properties, options.most, (), options.large_rows, options.whole_up_to))
     for run in found:
         run.tell_misplaced(options.large_rows)
         if run.is_narrowed:

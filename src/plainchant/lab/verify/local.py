@@ -12,6 +12,7 @@ from typing import Final
 from ...core.model import TraceError
 from ...trace.schema import MalformedTrace
 from ..properties import Verification
+from ..properties.narrowing.portion import WHOLE_UP_TO
 from ..properties.reference import require_known
 from ..properties.report import MAX_SHOWN
 from . import parts
@@ -41,12 +42,14 @@ def verify_here(
     properties: Sequence[str] | None = None,
     *,
     most: int | None = MAX_SHOWN,
+    search_up_to: int = WHOLE_UP_TO,
     beside: Beside | None = None,
     results: dict[str, bytes] | None = None,
 ) -> Verification:
     """The same as ``verify`` on Spark, in this process: for traces whose rows fit into its memory."""
     require_known(properties or ())
-    options, total = Options(tuple(properties) if properties is not None else None, most, beside=beside), Sum()
+    asked = tuple(properties) if properties is not None else None
+    options, total = Options(asked, most, whole_up_to=search_up_to, beside=beside), Sum()
     try:
         plan = parts.plan([str(path) for path in paths], 1, chunk_rows=_ONE_CHUNK, least_rows=_ONE_CHUNK)
         if plan.foreign:

@@ -22,6 +22,7 @@ from ..properties import Outcome, Verification, Violation
 from ..properties.certificates.records import Slice
 from ..properties.certificates.shared import packed
 from ..properties.facts import COLUMNS
+from ..properties.narrowing.portion import WHOLE_UP_TO
 from ..properties.report import Result
 from ..tables import MALFORMED, OUTCOMES, VIOLATIONS, violation_of, violation_rows
 from .beside import Beside
@@ -62,7 +63,11 @@ class Options:
     properties: tuple[str, ...] | None
     most: int | None
     large_rows: int = LARGE_ROWS
+    whole_up_to: int = WHOLE_UP_TO  # rows of a run that one task searches; of more, it searches a portion
     beside: Beside | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "large_rows", min(self.large_rows, self.whole_up_to))  # narrowed down before it is searched
 
     @property
     def columns(self) -> tuple[str, ...]:

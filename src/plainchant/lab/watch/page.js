@@ -93,6 +93,7 @@ function verdictOf(told) {
     const bad = Object.values(final.properties).reduce((sum, each) => sum + each.violations, 0);
     if (final.verdict === "malformed") return ["violated", "The trace is malformed", cut((final.malformed[0] || {}).problem || "", 300)];
     if (bad) return ["violated", "Violated", `${plural(bad, "violation")}; the whole run was verified, its end included.`];
+    if (final.verdict === "unknown") return ["nothing", "Not decided", cut(final.warnings[0] || "", 300)];
     return ["holds", "Everything promised holds", "The whole run was verified, its end included."];
   }
   const problem = told.final && told.final.problem ? ` The end was not verified: ${told.final.problem}` : "";

@@ -169,14 +169,15 @@ class Evidence:
     def _in_views(self) -> dict[Place, dict[View | None, dict[str, Ranges]]]:
         found: dict[Place, dict[View | None, dict[str, Ranges]]] = {}
         for place, by_sender in self.delivered.items():
-            mine = found[place] = {}
+            mine: dict[View | None, dict[str, list[Range]]] = {}
             for sender, intervals in by_sender.items():
                 for interval in intervals:
-                    here = mine.setdefault(self.view_at(interval.process, interval.first), {})
-                    before, low = here.get(sender, ()), interval.low
-                    if before and before[-1][1] + 1 == low:
-                        before, low = before[:-1], before[-1][0]
-                    here[sender] = (*before, (low, interval.high))
+                    here = mine.setdefault(self.view_at(interval.process, interval.first), {}).setdefault(sender, [])
+                    if here and here[-1][1] + 1 == interval.low:
+                        here[-1] = here[-1][0], interval.high
+                    else:
+                        here.append((interval.low, interval.high))
+            found[place] = {view: {sender: tuple(each) for sender, each in parts.items()} for view, parts in mine.items()}
         return found
 
     @cached_property

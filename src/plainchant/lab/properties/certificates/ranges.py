@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from operator import itemgetter
+from typing import Final, TypeAlias
 
 Range: TypeAlias = tuple[int, int]  # the first and the last number
 Ranges: TypeAlias = tuple[Range, ...]  # ranges in ascending order, with a hole between any two
+_FEW: Final = 8
 
 
 def size(ranges: Sequence[Range]) -> int:
@@ -16,9 +19,17 @@ def size(ranges: Sequence[Range]) -> int:
 def overlap(ranges: Ranges, low: int, high: int) -> int:
     """How many of the numbers from ``low`` to ``high`` the ranges hold."""
     found = 0
-    for bottom, top in ranges:
+    for at in range(_first_to(ranges, low), len(ranges)):
+        bottom, top = ranges[at]
+        if bottom > high:
+            break
         found += max(0, min(top, high) - max(bottom, low) + 1)
     return found
+
+
+def _first_to(ranges: Ranges, low: int) -> int:
+    """The place of the first range that ends there or later; 0 will do where there are few."""
+    return bisect_left(ranges, low, key=itemgetter(1)) if len(ranges) > _FEW else 0
 
 
 def missing(ranges: Ranges, low: int, high: int) -> list[Range]:
@@ -28,7 +39,8 @@ def missing(ranges: Ranges, low: int, high: int) -> list[Range]:
     [(1, 1), (4, 5)]
     """
     found = []
-    for bottom, top in ranges:
+    for at in range(_first_to(ranges, low), len(ranges)):
+        bottom, top = ranges[at]
         if top < low:
             continue
         if bottom > high:
@@ -50,11 +62,11 @@ def difference(wanted: Ranges, ranges: Ranges) -> list[Range]:
 
 def contains(ranges: Ranges, wanted: Ranges) -> bool:
     """Whether the ranges hold all wanted numbers. Written as loops: it runs for every two processes and each sender."""
+    at = 0
     for first, last in wanted:
-        for low, high in ranges:
-            if low <= first and last <= high:
-                break
-        else:
+        while at < len(ranges) and ranges[at][1] < last:
+            at += 1
+        if at == len(ranges) or ranges[at][0] > first:
             return False
     return True
 

@@ -10,6 +10,7 @@ run.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from .doubts import Doubts
 from .strands import Strands
 
 _MAX_CHAINS: Final = 300  # chains that are followed one by one
+_MAX_HOLES: Final = 5_000  # stretches that processes lack; more take longer one by one than a search
 
 
 class Causes:
@@ -32,6 +34,9 @@ class Causes:
     def __init__(self, strands: Strands, doubts: Doubts, woven: Woven, *, until_end: bool) -> None:
         evidence = self._evidence = strands.evidence
         run = evidence.facts
+        lacks = [list(islice(lacking_of(evidence, history), _MAX_HOLES + 1)) for history in run.all]
+        if sum(map(len, lacks)) > _MAX_HOLES:
+            raise Doubtful
         self._strands, self._doubts, self._woven = strands, doubts, woven
         self._owing = Owing(run)
         self._chains = 0
@@ -44,7 +49,7 @@ class Causes:
             if (last >= at).any():
                 self._come_late(place)
             self._lack_unrecorded(history)
-            for lacking in lacking_of(evidence, history):
+            for lacking in lacks[place]:
                 self._misses(history, lacking, until_end=until_end and history.end)
 
     def _of(self, group: str) -> Clocks:

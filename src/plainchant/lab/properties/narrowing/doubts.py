@@ -145,6 +145,7 @@ class Doubts:
             for name in list(left):
                 if not self._collect(prover, rest, name, cases):
                     left.remove(name)
+                    cases.pop(name, None)  # what stands in its way is too much, and is not among the doubtful messages
             if self.count == before:
                 return rest, cases
         raise Doubtful
@@ -186,6 +187,8 @@ class Doubts:
         holes = list(_holes(intervals))
         if not holes or history.timing_fault:
             return
+        if len(holes) * len(intervals) > _MAX_INTERVALS**2:  # each hole is judged among all intervals
+            raise Doubtful
         if key[0] not in self._evidence.facts.viewed and key in self._strands.odd:  # numbers that no process sent may be owed
             first, last = self._strands.numbers_of(key)[[0, -1]].tolist()
             self.add(self._strands.within(key, first, last))

@@ -91,7 +91,7 @@ def narrow(evidence: Evidence, doubtful: Sequence[str], properties: Sequence[str
     """Proves some properties but for some messages; Doubtful if that cannot be done. (Narrowed for those properties that can be
     narrowed down; the others are not among its ``cases``.)"""
     wanted = [name for name in doubtful if name in NARROWED]
-    if "fifo" in wanted and _has_numbers_below_one(evidence):
+    if "fifo" in wanted and has_numbers_below_one(evidence):
         wanted.remove("fifo")  # of who has every message from the first on, the reference check asks for no other
     if not wanted or evidence.suspect:
         raise Doubtful
@@ -107,7 +107,7 @@ def narrow(evidence: Evidence, doubtful: Sequence[str], properties: Sequence[str
     return Narrowed(messages, skeleton, parts.rest, {}, frozenset(), None, until_end, is_held, parts)
 
 
-def _has_numbers_below_one(evidence: Evidence) -> bool:
+def has_numbers_below_one(evidence: Evidence) -> bool:
     return any(low < 1 for by_sender in evidence.covered.values() for ((low, _), *_) in by_sender.values())
 
 

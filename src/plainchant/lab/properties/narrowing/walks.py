@@ -304,6 +304,8 @@ class Walks:
             mine = mine[~walk.has[mine]]
             mine = mine[(self.place[mine] >= begin) | (self.place[mine] < 0)]
             reached = int(self.place[walk.delivered].max(initial=-1))
+            if reached < 0:  # at a delivery; it has none
+                continue
             missing += len(mine)
             if missing > _MAX_MISSING:
                 raise Doubtful

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from ..certificates.prover import Prover
-from ..certificates.ranges import Ranges, difference, overlap
+from ..certificates.ranges import Range, Ranges, difference, overlap
 from ..certificates.records import Delivered
 from ..facts import Installed, View
 
@@ -40,17 +40,18 @@ def view_atomicity(prover: Prover) -> int:
 def _since(installations: Sequence[Installed], intervals: Mapping[str, Sequence[Delivered]]) -> list[dict[str, Ranges]]:
     """What a process delivers after each of its installations and before the next."""
     starts = [installed.index for installed in installations]
-    found: list[dict[str, Ranges]] = [{} for _ in installations]
+    found: list[dict[str, list[Range]]] = [{} for _ in installations]
     for sender, mine in intervals.items():
         for interval in mine:
             place = bisect_right(starts, interval.first) - 1
             if place < 0:
                 continue
-            before, low = found[place].get(sender, ()), interval.low
-            if before and before[-1][1] + 1 == low:
-                before, low = before[:-1], before[-1][0]
-            found[place][sender] = (*before, (low, interval.high))
-    return found
+            here = found[place].setdefault(sender, [])
+            if here and here[-1][1] + 1 == interval.low:
+                here[-1] = here[-1][0], interval.high
+            else:
+                here.append((interval.low, interval.high))
+    return [{sender: tuple(ranges) for sender, ranges in by_sender.items()} for by_sender in found]
 
 
 def sender_in_view(prover: Prover) -> int:
