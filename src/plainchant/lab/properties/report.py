@@ -69,7 +69,9 @@ class Outcome:
         return Outcome(*map(add, dataclasses.astuple(self), dataclasses.astuple(other)))
 
     def to_json(self) -> dict[str, int]:
-        return dataclasses.asdict(self)
+        """``in_part`` is there where it is not 0."""
+        found = dataclasses.asdict(self)
+        return found if self.in_part else {name: found[name] for name in found if name != "in_part"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

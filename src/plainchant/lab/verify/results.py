@@ -129,7 +129,7 @@ def verification_of(total: Sum, options: Options) -> Verification:
 def rows_of(result: Result, key: str | None, run: str | None = None) -> Iterator[pa.RecordBatch]:
     """A result as rows; ``run`` is the one that its outcomes are of, if it is one."""
     rows: list[dict[str, Any]] = [
-        {"kind": "outcome", "run": run, "outcome": {"property": name, **outcome.to_json()}}
+        {"kind": "outcome", "run": run, "outcome": {"property": name, **dataclasses.asdict(outcome)}}
         for name, outcome in result.outcomes.items()
     ]
     found = violation_rows((violation, at[1]) for at, violation in result.violations)
