@@ -18,6 +18,7 @@ from plainchant.cli import main
 from plainchant.core.model import TraceError, UsageError
 from plainchant.lab.frames.schema import SCHEMAS, spark_schema
 from plainchant.lab.metrics import measure
+from plainchant.lab.properties import Outcome
 from plainchant.lab.properties import verify as by_reference
 from plainchant.lab.verify import verify_here
 from plainchant.lab.verify.frame import results, verification_in
@@ -50,7 +51,7 @@ def said(outcomes: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
         sums = found.setdefault(row["property"], dict.fromkeys(("runs", "events", "cases", "violations", "in_part"), 0))
         for name in sums:
             sums[name] += row[name]
-    return found
+    return {name: Outcome(**sums).to_json() for name, sums in found.items()}
 
 
 # --- agreement ----------------------------------------------------------------------------------------------------------

@@ -58,9 +58,6 @@ class Paper:
     def pause(self, process: str, until: int) -> None:
         self.done.append(("pause", process, until))
 
-    def resume(self, process: str) -> None:
-        self.done.append(("resume", process, self.now))
-
     def keep_busy(self, process: str, until: int, share: float) -> None:
         self.done.append(("busy", process, until, share))
 
@@ -138,7 +135,7 @@ def test_every_kind_of_fault_is_in_the_table() -> None:
         (Fault("step", process="p3"), [("step", "p3")]),
         (
             Fault("pause", Duration(5), process="p1", length=Duration(7)),
-            [("record", "pause", "p1"), ("pause", "p1", 12), ("resume", "p1", 12)],
+            [("record", "pause", "p1"), ("pause", "p1", 12)],
         ),
         (
             Fault("busy", Duration(5), process="p1", length=Duration(7), rate=0.5),

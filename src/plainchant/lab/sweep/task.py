@@ -196,7 +196,7 @@ class _Gathered:
 
     def _take(self, row: dict[str, Any], done: Performed, verification: Verification) -> None:
         for name, outcome in verification.properties.items():
-            self._outcomes.append({"run": row["run"], "property": name, **outcome.to_json()})
+            self._outcomes.append({"run": row["run"], "property": name, **dataclasses.asdict(outcome)})
         if verification.violations:
             self._violations.append(_described(done.table, verification))
         self._metrics.append(measure(done.table))
